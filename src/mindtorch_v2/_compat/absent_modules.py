@@ -39,16 +39,7 @@ ABSENT_MODULES: dict[str, Names | str] = {
         swap_module"""),
     "quantization": "ao.quantization",
     "backends.xeon": Names(),
-    "distributed._composable": Names(),
-    "distributed._composable.fsdp": "distributed.fsdp",
     "distributed.checkpoint.hf_storage": Names("", "HuggingFaceStorageReader HuggingFaceStorageWriter"),
-    "distributed.fsdp": Names(_NOT_SHARDED, """
-        BackwardPrefetch CPUOffload CPUOffloadPolicy FSDPModule:nn.Module FullOptimStateDictConfig FullStateDictConfig
-        FullyShardedDataParallel:nn.Module LocalOptimStateDictConfig LocalStateDictConfig MixedPrecision
-        MixedPrecisionPolicy OffloadPolicy OptimStateDictConfig ShardedOptimStateDictConfig ShardedStateDictConfig
-        ShardingStrategy StateDictConfig StateDictSettings StateDictType""",
-        "fully_shard register_fsdp_forward_method"),
-    "distributed.fsdp.fully_sharded_data_parallel": "distributed.fsdp",
     "distributed.tensor._utils": Names(_NOT_SHARDED, "", "compute_local_shape_and_global_offset"),
     "distributed.tensor.parallel": Names(_NOT_SHARDED, """
         ColwiseParallel RowwiseParallel SequenceParallel ParallelStyle PrepareModuleInput PrepareModuleOutput""",

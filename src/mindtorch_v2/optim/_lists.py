@@ -40,6 +40,7 @@ class ListOptimizer(Optimizer):
     _counters: ClassVar[tuple[str, ...]] = ("step",)
     _sparse_error: ClassVar[str] = "{} does not support sparse gradients"
     _in_blocks: ClassVar[bool] = False  # whether plain parameters are stepped a block at a time
+    _elementwise: ClassVar[bool] = True  # whether a step of a piece of a tensor is the piece of a step
     _room: tuple[Any, int] = (None, 0)  # what a step's arrays take, and of how many parameters and states that holds
 
     def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
@@ -145,7 +146,23 @@ class ListOptimizer(Optimizer):
         ]
         if group.get("fused") and params:
             check_fused(params[0])
-        type(self)._function(params, gradients, *lists, **self._options(group))
+        columns = [params, gradients, *lists]
+        if self._elementwise and any([p._keys & TORCH_DISPATCH_MASK for p in params]):
+            columns = pieces(columns)
+        type(self)._function(*columns, **self._options(group))
+
+
+def pieces(columns: list[Tensors]) -> list[Tensors]:
+    """The pieces that this process has of distributed tensors, if those of each parameter lie alike."""
+    from ..distributed.tensor import DTensor
+
+    for row in zip(*[column for column in columns if column], strict=True):
+        placed = {tensor._spec.placements for tensor in row if isinstance(tensor, DTensor)}
+        if len(placed) > 1 or None in row or any(p.is_partial() for how in placed for p in how):
+            return columns
+    for tensor in (tensor for column in columns for tensor in column if isinstance(tensor, DTensor)):
+        tensor._bump_version()
+    return [[t._local_tensor if isinstance(t, DTensor) else t for t in column] for column in columns]
 
 
 def _host_bytes(parameter: torch.Tensor) -> int:

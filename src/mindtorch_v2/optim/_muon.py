@@ -81,6 +81,7 @@ class Muon(ListOptimizer):
     """Steps of matrices by the orthogonalised running mean of their gradients."""
 
     _function = staticmethod(muon)
+    _elementwise = False
     _states = ("momentum_buffer",)
     _added: ClassVar[dict[str, Any]] = {}
     _counters = ()

@@ -4,7 +4,8 @@ from typing import Any
 
 import mindtorch_v2 as torch
 
-from ._lists import ListOptimizer, Tensors, as_number, check_fused, decayed, descend, rounding, runs_whole
+from .._dispatch.keys import TORCH_DISPATCH_MASK
+from ._lists import ListOptimizer, Tensors, as_number, check_fused, decayed, descend, pieces, rounding, runs_whole
 from .optimizer import ParamsT
 
 __all__ = ["SGD", "sgd"]
@@ -110,7 +111,10 @@ class SGD(ListOptimizer):
         keeps = group["momentum"] != 0
         buffers = [self.state[p].get("momentum_buffer") if keeps else None for p in params]
         sparse = any(gradient.is_sparse for gradient in gradients)
-        sgd(params, gradients, buffers, sparse, **self._options(group))
+        columns = [params, gradients, buffers] if keeps else [params, gradients]
+        if any([p._keys & TORCH_DISPATCH_MASK for p in params]):
+            columns = pieces(columns)
+        sgd(columns[0], columns[1], columns[2] if keeps else buffers, sparse, **self._options(group))
         if keeps:
             for parameter, buffer in zip(params, buffers, strict=True):
                 self.state[parameter]["momentum_buffer"] = buffer
