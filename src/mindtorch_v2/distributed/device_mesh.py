@@ -30,7 +30,7 @@ class DeviceMesh:
                  backend_override: Any = None, _init_backend: bool = True, _rank: int | None = None,
                  _groups: Sequence[Any] | None = None, _root: "DeviceMesh | None" = None) -> None:
         self.device_type = device_type
-        values = mesh.detach().cpu() if isinstance(mesh, torch.Tensor) else torch.tensor(mesh)
+        values = mesh.detach().cpu() if isinstance(mesh, torch.Tensor) else torch.tensor(mesh, device="cpu")
         self.mesh = values.to(torch.int32)
         self.mesh_dim_names = None if mesh_dim_names is None else tuple(mesh_dim_names)
         self._root = _root
@@ -279,5 +279,5 @@ def init_device_mesh(device_type: str, mesh_shape: Sequence[int], *, mesh_dim_na
         raise RuntimeError(f"Device type with index is not supported but got {device_type}. ",
                            "If you maintained a 'torch.device' object, it's recommended to pass in 'device.type'.")
     _device(device_type)
-    return DeviceMesh(device_type, torch.arange(math.prod(mesh_shape)).view(*mesh_shape),
+    return DeviceMesh(device_type, torch.arange(math.prod(mesh_shape), device="cpu").view(*mesh_shape),
                       mesh_dim_names=mesh_dim_names)

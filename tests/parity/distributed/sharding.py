@@ -1,8 +1,9 @@
 """Trains a small GPT in pieces (FSDP2) in many ways and writes down the losses; the same program for both libraries.
 
-python sharding.py FOLDER: started once for each rank, with a launcher's variables.
+RANK=0 WORLD_SIZE=2 python sharding.py FOLDER [WAYS]: once for each rank; they meet in the folder and write there.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def loss_of(model, rows):
     return F.cross_entropy(logits.float().flatten(0, 1), rows[:, 1:].flatten())
 
 
-def trained(model, make_optimizer, *, steps=6, pieces=1, clip=None):
+def trained(model, make_optimizer, *, steps=3, pieces=1, clip=None):
     """The losses of the whole batch over some steps; with `pieces`, gradients are added up over parts of a batch."""
     rank, size = (dist.get_rank(), dist.get_world_size()) if hasattr(model, "unshard") else (0, 1)
     optimizer, losses = make_optimizer(model.parameters()), []
@@ -137,33 +138,33 @@ def ways():
         yield "prefetching", GPT, prefetching, {}
 
 
-def halves():
-    """Mixed precision has no whole run to be compared with."""
-    for name, policy in (("bfloat16", MixedPrecisionPolicy(torch.bfloat16, torch.float32)),
-                         ("reduced so too", MixedPrecisionPolicy(torch.bfloat16))):
-        torch.manual_seed(1)
-        yield name, trained(shard(GPT(), mp_policy=policy), adamw)
-
-
 def main():
-    dist.init_process_group("gloo")
-    lines = (Path(sys.argv[1]) / f"rank {dist.get_rank()}").open("w", buffering=1)
+    folder, chosen = Path(sys.argv[1]), sys.argv[2:]
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=size)
+    lines = (folder / f"rank {rank}").open("w", buffering=1)
+    whole = {}  # the losses of one process, for each way to train
     for name, make, cut, how in ways():
+        if chosen and name not in chosen:
+            continue
         how = {"make_optimizer": adamw, **how}
-        torch.manual_seed(1)
-        model = make()
-        whole = trained(model, **how)
+        key = make, how["make_optimizer"], how.get("clip")
+        if len(whole.get(key, ())) < len(batches()[: how.get("steps", 3)]):
+            torch.manual_seed(1)
+            whole[key] = trained(make(), **how)
         torch.manual_seed(1)
         model = cut(make())
-        cut_up = trained(model, **how)
-        apart = max(abs(a - b) for a, b in zip(whole, cut_up, strict=True))
-        shown = " ".join(f"{loss:.5f}" for loss in cut_up)
-        print(f"{name}: {apart < 1e-4 or apart} {shown}", file=lines)
-        held = sum(p.to_local().numel() for p in model.parameters())
+        losses = trained(model, **how)
+        apart = max(abs(a - b) for a, b in zip(whole[key], losses, strict=False))
+        print(f"{name}: {apart < 1e-4 or apart} {' '.join(f'{loss:.5f}' for loss in losses)}", file=lines)
         shapes = [(n, tuple(p.to_local().shape)) for n, p in model.named_parameters()]
-        print(f"{name} holds: {held} {shapes[:6]}", file=lines)
-    for name, losses in halves():
-        print(f"{name}: half {' '.join(f'{loss:.5f}' for loss in losses)}", file=lines)
+        print(f"{name} holds: {sum(p.to_local().numel() for p in model.parameters())} {shapes[:6]}", file=lines)
+    for name, policy in (("bfloat16", MixedPrecisionPolicy(torch.bfloat16, torch.float32)),
+                         ("reduced so too", MixedPrecisionPolicy(torch.bfloat16))):
+        if not chosen or name in chosen:  # there is no whole run to compare with
+            torch.manual_seed(1)
+            losses = trained(shard(GPT(), mp_policy=policy), adamw)
+            print(f"{name}: half {' '.join(f'{loss:.5f}' for loss in losses)}", file=lines)
     lines.close()
     dist.destroy_process_group()
 

@@ -11,10 +11,10 @@ class RegistryItem:
     """A function that was applied to a module."""
 
 
-def contract(state_cls: type | None = None) -> Callable[[Callable], Callable]:
-    """Makes a function of a module one that is applied once to each, with a state that `function.state(module)` gives."""
+def contract(state_cls: type | None = None) -> Callable[[Callable], Any]:
+    """Makes a function of a module one that is applied once to each; `function.state(module)` gives its state."""
 
-    def decorate(function: Callable) -> Callable:
+    def decorate(function: Callable) -> Any:
         @functools.wraps(function)
         def applied(module: Any, *args: Any, **kwargs: Any) -> Any:
             modules = [module] if not isinstance(module, (list, tuple)) else _outermost(module)

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
@@ -183,7 +184,7 @@ class FSDPModule(Module):
         state.reset()
 
     def set_is_last_backward(self, is_last_backward: bool) -> None:
-        """Whether the next backward waits for the reductions it began."""
+        """Whether the next backward is the last of this forward; if not, the order of forward is kept for another."""
         self._get_fsdp_state()._state_ctx.is_last_backward = is_last_backward
 
     def set_requires_gradient_sync(self, requires_gradient_sync: bool, *, recurse: bool = True) -> None:
@@ -311,7 +312,7 @@ def register_fsdp_forward_method(module: Any, method_name: str) -> None:
         args, kwargs = state._pre_forward(self, args, kwargs)
         return state._post_forward(self, args, method(*args, **kwargs))
 
-    setattr(module, method_name, gathered.__get__(module, type(module)))
+    setattr(module, method_name, types.MethodType(gathered, module))
 
 
 def share_comm_ctx(modules: list[FSDPModule]) -> None:

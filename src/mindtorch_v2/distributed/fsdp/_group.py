@@ -151,18 +151,14 @@ class FSDPParamGroup:
 
     def reshard(self) -> None:
         """Gives the whole parameters' memory back; modules see the pieces."""
-        self._gathering = None if self._gathering is None else self._abandoned()
+        if self._gathering is not None and self._gathering[1] is not None:
+            self._gathering[1].wait()  # nobody wants it, but it is a collective that all processes take part in
+        self._gathering = None
         if self.is_unsharded or self.smaller_pieces is not None:
             for param in self.fsdp_params:
                 param.register(param.sharded_param)
             self._memory.release()
             self.is_unsharded, self.smaller_pieces = False, None
-
-    def _abandoned(self) -> None:
-        """A gathering that nobody waited for is still a collective that all processes take part in."""
-        assert self._gathering is not None
-        if self._gathering[1] is not None:
-            self._gathering[1].wait()
 
     def reshard_after_forward(self) -> None:
         """As `reshard`, but to the pieces that are wanted between forward and backward."""

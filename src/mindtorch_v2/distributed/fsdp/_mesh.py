@@ -40,8 +40,8 @@ def mesh_info(mesh: DeviceMesh | None) -> FSDPMeshInfo:
     if mesh is None:
         if not torch.distributed.is_initialized():
             torch.distributed.init_process_group()
-        here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
-        mesh = init_device_mesh(here.type, (torch.distributed.get_world_size(),))
+        here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        mesh = init_device_mesh("cpu" if here is None else here.type, (torch.distributed.get_world_size(),))
     if mesh.ndim not in (1, 2):
         raise ValueError(f"fully_shard expects a 1D or 2D DeviceMesh but got {mesh}")
     if mesh.ndim == 1:

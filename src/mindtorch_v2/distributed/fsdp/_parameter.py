@@ -1,5 +1,6 @@
 """One parameter: the piece that this process owns, and the whole one while it is gathered."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -8,21 +9,27 @@ import mindtorch_v2 as torch
 
 from ..._core.geometry import contiguous_strides
 from ..tensor import DTensor, Replicate, Shard
-from ..tensor._spec import DTensorSpec, TensorMeta, piece
-from ..tensor.placement_types import Placement, _StridedShard
+from ..tensor._spec import DTensorSpec, TensorMeta
+from ..tensor.placement_types import Placement, _StridedShard, piece
 from ._mesh import FSDPMeshInfo
 from ._policies import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
 
 
+_numbers = itertools.count(1)  # of parameters as they were: one that two groups have shows by it
+
+
 class FSDPParam:
-    """A parameter in pieces. In buffers that go between processes it lies with the dimension that is cut first, in rows,
-    `step` of them for each process: the last rows of all may be padding."""
+    """A parameter in pieces.
+
+    In buffers that go between processes it lies with the dimension that is cut first, in rows, `step` of them for each
+    process: the last rows of all may be padding.
+    """
 
     def __init__(self, param: Any, owners: Sequence[tuple[Any, str]], info: FSDPMeshInfo, placement: Shard,
                  policy: MixedPrecisionPolicy, offload: OffloadPolicy) -> None:
         self.owners, self.info, self.offload = list(owners), info, offload
         self._param_fqn: str | None = None
-        self.original = getattr(param, "_sharded_from", id(param))  # a piece that is cut again stands for the same
+        self.original = param._fsdp_number = getattr(param, "_fsdp_number", None) or next(_numbers)
         if not param.is_contiguous():
             raise NotImplementedError(f"FSDP does not support non-contiguous parameters yet: {param.shape=} "
                                       f"{param.stride()=}")
@@ -53,8 +60,9 @@ class FSDPParam:
         self.register(self.sharded_param)
 
     def _spec_of(self, param: Any, placement: Shard) -> DTensorSpec:
-        mesh, placed = self.info.mesh, [placement]
-        meta = TensorMeta(tuple(param.shape), contiguous_strides(tuple(param.shape)), param.dtype)
+        mesh = self.info.mesh
+        placed: list[Placement] = [placement]
+        meta = TensorMeta(param.shape, contiguous_strides(tuple(param.shape)), param.dtype)
         inner: tuple[Placement, ...] = ()
         if self.tensor_parallel is not None:
             names, inner = self.tensor_parallel.mesh.mesh_dim_names, self.tensor_parallel.placements

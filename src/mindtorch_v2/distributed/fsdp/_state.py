@@ -98,9 +98,9 @@ class FSDPState:
                 param._param_fqn = named.get(id(param.sharded_param), param._param_fqn)
         for param in (param for group in groups for param in group.fsdp_params):
             if param.original in originals:
-                raise ValueError(f"Parameter '{param._param_fqn}' is shared with a parameter already managed by another "
-                                 "FSDP group. For shared/tied parameters, use fully_shard([module_a, module_b]) to "
-                                 "place them in the same FSDP group.")
+                raise ValueError(f"Parameter '{param._param_fqn}' is shared with a parameter already managed by "
+                                 "another FSDP group. For shared/tied parameters, use fully_shard([module_a, "
+                                 "module_b]) to place them in the same FSDP group.")
             originals.add(param.original)
         for group in groups:
             group.lazy_init()
@@ -196,8 +196,8 @@ class FSDPState:
                     group.post_backward()
                 group.after_backward = False
             state._training_state = _IDLE
+        self._comm_ctx.leave(0)
         if context.is_last_backward:
-            self._comm_ctx.leave(0)
             self._comm_ctx.post_forward_order.clear()
             for state in context.all_states:
                 for group in state._fsdp_param_groups:

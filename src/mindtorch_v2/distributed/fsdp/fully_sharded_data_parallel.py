@@ -115,7 +115,7 @@ class FullyShardedDataParallel(Module):
         return applied(self, super()._apply, *args, **kwargs)
 
     def check_is_root(self) -> bool:
-        state = fully_shard.state(self)  # type: ignore[attr-defined]
+        state = fully_shard.state(self)
         state._lazy_init()
         return bool(state._is_root)
 
@@ -244,7 +244,8 @@ class FullyShardedDataParallel(Module):
         """A state by names as one that `optim.load_state_dict` takes, in pieces."""
         params = {name.replace(FSDP_PREFIX, ""): param for name, param in model.named_parameters()}
         ordered = [param for each in optim.param_groups for param in each["params"]]
-        numbers = {name: ordered.index(param) for name, param in params.items() if any(param is o for o in ordered)}
+        places = {param: at for at, param in enumerate(ordered)}
+        numbers = {name: places[param] for name, param in params.items() if param in places}
         state = {numbers[name]: {key: _in_pieces(value, params[name]) for key, value in entry.items()}
                  for name, entry in optim_state_dict["state"].items()}
         groups = [{**each, "params": [numbers[name] for name in each["params"]]}

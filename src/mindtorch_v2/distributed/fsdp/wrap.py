@@ -90,8 +90,8 @@ class CustomPolicy(_Policy):
                 continue
             answer = self._lambda_fn(module)
             if not isinstance(answer, (dict, bool)):
-                raise ValueError("The lambda_fn passed to CustomPolicy should return False/True or a kwarg dict, but it "
-                                 f"returned {answer}")
+                raise ValueError("The lambda_fn passed to CustomPolicy should return False/True or a kwarg dict, but "
+                                 f"it returned {answer}")
             if answer:
                 chosen[module] = {**root_kwargs, **(answer if isinstance(answer, dict) else {})}
         return chosen

@@ -77,6 +77,7 @@ class CheckpointWrapper(ActivationWrapper):
                  checkpoint_fn: Callable | None = None, **checkpoint_fn_kwargs: Any) -> None:
         super().__init__(mod)
         self.checkpoint_impl = checkpoint_impl
+        self.checkpoint_fn: Callable
         if checkpoint_fn is None:
             reentrant = checkpoint_impl is CheckpointImpl.REENTRANT
             self.checkpoint_fn = partial(checkpoint, use_reentrant=reentrant, **checkpoint_fn_kwargs)
