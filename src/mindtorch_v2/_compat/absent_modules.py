@@ -40,7 +40,6 @@ ABSENT_MODULES: dict[str, Names | str] = {
     "quantization": "ao.quantization",
     "backends.xeon": Names(),
     "distributed.checkpoint.hf_storage": Names("", "HuggingFaceStorageReader HuggingFaceStorageWriter"),
-    "distributed.tensor._utils": Names(_NOT_SHARDED, "", "compute_local_shape_and_global_offset"),
     "distributed.tensor.parallel": Names(_NOT_SHARDED, """
         ColwiseParallel RowwiseParallel SequenceParallel ParallelStyle PrepareModuleInput PrepareModuleOutput""",
         "loss_parallel parallelize_module"),
