@@ -66,7 +66,7 @@ from ._core.device import (
 )
 from ._core.dlpack import from_dlpack
 from ._core.dtype import can_cast, dtype, finfo, get_default_dtype, iinfo, promote_types, set_default_dtype
-from ._core.from_data import as_tensor, asarray, from_file, from_numpy, frombuffer, tensor
+from ._core.from_data import _from_blob, as_tensor, asarray, from_file, from_numpy, frombuffer, tensor  # noqa: F401
 from ._core.generator import Generator, default_generator
 from ._core.printing import set_printoptions
 from ._core.resize import resize_as_
@@ -156,8 +156,8 @@ _documentation.explain("Tensor", vars(Tensor))
 
 # Loaded when first asked for: importing the package pays for tensors and operators only.
 _SUBMODULES = frozenset("""
-    _C __config__ _compat _custom_ops _dynamo _functorch _higher_order_ops _inductor _jit_internal _lobpcg _logging
-    _lowrank _decomp _prims _prims_common _refs
+    _C __config__ __future__ _compat _custom_ops _dynamo _functorch _higher_order_ops _inductor _jit_internal _lobpcg
+    _logging _lowrank _decomp _prims _prims_common _refs
     _subclasses _tensor_str _utils _vmap_internals _weights_only_unpickler
     accelerator amp ao autograd backends compiler
     cpu cuda distributed distributions export fft func functional futures fx hub jit library linalg masked monitor

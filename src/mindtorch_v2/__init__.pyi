@@ -65,6 +65,7 @@ from ._symbolic import SymInt as SymInt
 from ._compat.old_names import Tag as Tag
 from . import _C as _C
 from . import __config__ as __config__
+from . import __future__ as __future__
 def _adaptive_avg_pool2d(input: Tensor, output_size: _int | Sequence[_int]) -> Tensor: ...
 def _adaptive_avg_pool3d(input: Tensor, output_size: _int | Sequence[_int]) -> Tensor: ...
 from ._core.checks import _assert as _assert
@@ -515,6 +516,23 @@ def _native_batch_norm_legit(
     *,
     out: Sequence[Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]: ...
+def _native_multi_head_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim: _int,
+    num_head: _int,
+    qkv_weight: Tensor,
+    qkv_bias: Tensor,
+    proj_weight: Tensor,
+    proj_bias: Tensor,
+    mask: Tensor | None = None,
+    need_weights: _bool = True,
+    average_attn_weights: _bool = True,
+    mask_type: _int | None = None,
+    *,
+    out: Sequence[Tensor] | None = None,
+) -> tuple[Tensor, Tensor]: ...
 def _neg_view(input: Tensor) -> Tensor: ...
 def _pack_padded_sequence(input: Tensor, lengths: Tensor, batch_first: _bool) -> tuple[Tensor, Tensor]: ...
 def _pad_packed_sequence(
@@ -544,6 +562,13 @@ def _standard_gamma(input: Tensor, generator: Generator | None = None) -> Tensor
 def _standard_gamma_grad(input: Tensor, output: Tensor) -> Tensor: ...
 from . import _subclasses as _subclasses
 from . import _tensor_str as _tensor_str
+def _transform_bias_rescale_qkv(
+    qkv: Tensor,
+    qkv_bias: Tensor,
+    num_heads: _int,
+    *,
+    out: Sequence[Tensor] | None = None,
+) -> tuple[Tensor, Tensor, Tensor]: ...
 def _unique2(
     input: Tensor,
     sorted: _bool = True,

@@ -1,10 +1,14 @@
 """Operators of users: schemas, kernels, Meta and autograd formulas of their own."""
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from ._autograd.function import Function
+from ._C._schemas import parse_schema
+from ._compat.old_names import Tag
+from ._compat.operator_names import ops
 from ._core.tensor import Tensor
 from ._dispatch.callers import call_bound
 from ._dispatch.keys import AUTOGRAD_MASK, BACKENDS, DEVICE_MASKS, VIEW_MASK, DispatchKey, changed_modes, modes
@@ -53,9 +57,18 @@ class Library:
         self._replaced: list[tuple[str, DispatchKey, Any]] = []
 
     def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
+        if "(" not in schema:
+            raise RuntimeError("Tried to parse a function schema but only the operator name was given")
+        parse_schema(schema)  # which says where a text is no schema
         parsed = Schema(schema, namespace=self.ns)
         name = f"{self.ns}::{parsed.name}"
-        registry.register_schema(name, parsed)
+        if name in registry:
+            raise RuntimeError(f"Tried to register an operator ({self.ns}::{schema}) with the same name and overload "
+                               "name multiple times. Each overload's schema should only be registered with a single "
+                               "call to def().")
+        operator = registry.register_schema(name, parsed)
+        operator.tags = list(tags) if isinstance(tags, (tuple, list)) else [tags]
+        registry.register_kernel(name, DispatchKey.Autograd, Around(_without_autograd))
         if name in _waiting:
             registry.register_kernel(name, DispatchKey.Meta, _waiting.pop(name))
         self._defined.append(name)
@@ -80,16 +93,13 @@ class Library:
             registry.register_fallthrough(operator.name, DispatchKey[key])
             return
         keys = BACKENDS if key in _COMPOSITE else (DispatchKey[key],)
+        if key in _COMPOSITE and key != "CompositeExplicitAutograd" and _has_fallback(operator):
+            operator.kernels.pop(DispatchKey.Autograd)  # what it calls is recorded
         if key in _COMPOSITE and key != "CompositeExplicitAutograd":
             keys = (*keys, DispatchKey.FuncTorch)
-        kernel = (
-            _below_autograd(fn)
-            if key == "CompositeExplicitAutograd" or keys[0] in BACKENDS and key not in _COMPOSITE
-            else fn
-        )
         for each in keys:
             self._replaced.append((operator.name, each, operator.kernels.get(each)))
-            registry.register_kernel(operator.name, each, kernel)
+            registry.register_kernel(operator.name, each, fn if operator.declaration is None else _below_autograd(fn))
 
     def _destroy(self) -> None:
         """Takes out what this library defined, and puts back what it replaced."""
@@ -136,7 +146,9 @@ def _below_autograd(function: Callable) -> Callable:
 def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any = ()) -> None:
     """Declares `ns::name` with a schema given without the name: "(Tensor x) -> Tensor"."""
     ns, _, name = qualname.partition("::")
-    (lib or Library(ns, "FRAGMENT")).define(name + schema)
+    if not ns or not name:
+        raise ValueError(f"torch.library.define({qualname!r}, ...): expected qualname to be of form 'namespace::name'")
+    (lib or Library(ns, "FRAGMENT")).define(name + schema, tags=tags)
 
 
 def impl(qualname: Any, types: Any, func: Any = None, *, lib: Library | None = None) -> Any:
@@ -164,7 +176,12 @@ def impl(qualname: Any, types: Any, func: Any = None, *, lib: Library | None = N
 
 
 def _name_of(op: Any) -> str:
-    return op if isinstance(op, str) else op._qualname if isinstance(op, CustomOpDef) else op.name
+    if isinstance(op, (str, CustomOpDef)):
+        return op if isinstance(op, str) else op._qualname
+    name = getattr(op, "name", None)
+    if name is None:
+        raise ValueError(f"unrecognized op type: {type(op)}, expected the name of an operator or an operator")
+    return name() if callable(name) else name
 
 
 def register_fake(
@@ -238,6 +255,73 @@ def _custom_autograd(backward: Callable, setup: Callable | None) -> Callable:
     return make
 
 
+class _Fallback:
+    """What backward through an operator without an autograd kernel does: nothing, or "warn"."""
+
+    mode = "warn"
+
+
+def _get_autograd_fallback_mode() -> str:
+    return _Fallback.mode
+
+
+def _set_autograd_fallback_mode(mode: str) -> None:
+    if mode not in ("nothing", "warn", "error"):
+        raise RuntimeError(f"Unsupported AutogradFallbackMode: {mode}")
+    _Fallback.mode = mode
+
+
+def _has_fallback(operator: Operator) -> bool:
+    kernel = operator.kernels.get(DispatchKey.Autograd)
+    return isinstance(kernel, Around) and kernel.make is _without_autograd
+
+
+def _requires_grad(values: Any) -> bool:
+    """Whether there is a tensor that needs grad among them."""
+    if isinstance(values, (tuple, list)):
+        return any(map(_requires_grad, values))
+    return isinstance(values, Tensor) and values.requires_grad
+
+
+def _without_autograd(operator: Operator, below: Callable, mask: int) -> Callable:
+    """Autograd of an operator that has no kernel for it: gradients end here, with a warning."""
+    count = len(operator.schema.arguments)
+
+    def backward(ctx: Any, *grads: Any) -> Any:
+        warn()
+        return (None,) * count
+
+    def warn(grad: Any = None) -> None:
+        text = (f"{operator.name}: an autograd kernel was not registered to the Autograd key(s) but we are trying to "
+                "backprop through it. This may lead to silently incorrect behavior.")
+        if _Fallback.mode == "error":
+            raise RuntimeError(text)
+        warnings.warn(
+            f"{text} This behavior is deprecated and will be removed in a future version of PyTorch. If your operator "
+            "is differentiable, please ensure you have registered an autograd kernel to the correct Autograd key (e.g. "
+            "DispatchKey::Autograd, DispatchKey::CompositeImplicitAutograd). If your operator is not differentiable, "
+            "or to squash this warning and use the previous behavior, please register "
+            "torch::CppFunction::makeFallthrough() to DispatchKey::Autograd.", stacklevel=2)
+
+    results: list[Any] = []
+    recorded = _custom_autograd(backward, None)(operator, lambda *args: results.pop(), mask)
+
+    def kernel(*args: Any) -> Any:
+        result = below(*args)  # the kernel may be made of operators, which are recorded
+        if _Fallback.mode == "nothing" or not modes.grad_enabled or not _requires_grad(args):
+            return result
+        if not _requires_grad(result) and not operator.schema.writes:
+            results.append(result)
+            return recorded(*args)
+        for tensor in result if isinstance(result, (tuple, list)) else (result,):
+            for each in (tensor, getattr(tensor, "_base", None)):
+                if each is not None and _requires_grad(each):
+                    each.register_hook(warn)
+        return result
+
+    return kernel
+
+
 def _no_formula(operator: Operator, below: Callable, mask: int) -> Callable:
     """Autograd of a custom operator without a formula: forward works, backward says what is missing."""
 
@@ -251,7 +335,7 @@ def _no_formula(operator: Operator, below: Callable, mask: int) -> Callable:
 class CustomOpDef:
     """An operator made by `custom_op`; call it, and register more on it."""
 
-    def __init__(self, qualname: str, schema: str) -> None:
+    def __init__(self, qualname: str, schema: str, tags: Any = ()) -> None:
         namespace, _, name = qualname.partition("::")
         if not namespace or not name:
             raise ValueError(f"Expected the name of a custom operator to be 'namespace::name', got {qualname!r}")
@@ -259,7 +343,12 @@ class CustomOpDef:
             registry.remove(qualname)
         self._qualname, self._namespace, self._name = qualname, namespace, name
         self._operator = registry.register_schema(qualname, Schema(f"{name}{schema}", namespace=namespace))
+        self._operator.tags = [Tag.pt2_compliant_tag, *tags]
         registry.register_kernel(qualname, DispatchKey.Autograd, Around(_no_formula))
+
+    @property
+    def _opoverload(self) -> Any:
+        return getattr(getattr(ops, self._namespace), self._name).default
 
     def __repr__(self) -> str:
         return f"<CustomOpDef({self._qualname})>"
@@ -307,7 +396,8 @@ def custom_op(name: str, fn: Callable | None = None, /, *, mutates_args: Any, de
     """Makes a Python function an operator; its schema comes from the annotations unless given."""
 
     def make(function: Callable) -> CustomOpDef:
-        made = CustomOpDef(name, schema or infer_schema(function, mutates_args=mutates_args))
+        given = () if tags is None else tags if isinstance(tags, (tuple, list)) else (tags,)
+        made = CustomOpDef(name, schema or infer_schema(function, mutates_args=mutates_args), given)
         made.register_kernel(device_types, function)
         made.__doc__ = function.__doc__
         return made

@@ -330,3 +330,11 @@ def test_old_constructors_share_tensors_of_their_own_type_only():
 
 def test_cauchy_numbers_around_infinity():
     assert torch.empty(3).cauchy_(float("inf"), 0.5).tolist() == [float("inf")] * 3
+
+
+def test_tensors_on_memory_at_an_address() -> None:
+    array = np.arange(6, dtype=np.int32)
+    made = torch._from_blob(array.ctypes.data, [2, 3], [1, 2], dtype=torch.int32)
+    assert made.tolist() == [[0, 2, 4], [1, 3, 5]] and made.stride() == (1, 2)
+    made[0, 1] = 9
+    assert array[2] == 9

@@ -152,7 +152,8 @@ def install(checkout, absent):
 
     mindtorch_v2.install()
     modules = [place.removeprefix("module ") for place in absent if place.startswith("module ")]
-    modules += ["torch.jit._recursive", "torch.jit._state", "torch._utils_internal"]  # those of answers
+    modules += ["torch.jit._recursive", "torch.jit._state", "torch._utils_internal",  # those of answers
+                "torch._inductor.codecache", "torch._inductor.exc"]  # and of classes that are asked for more
     modules = [name for name in modules if not _is_module(name)]
     sys.meta_path.insert(0, Finder(checkout, modules))
     for name in modules:

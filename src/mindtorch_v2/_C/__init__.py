@@ -54,6 +54,8 @@ def __getattr__(name: str) -> Any:
         if name in ("_functorch", "_profiler"):
             return importlib.import_module(f"mindtorch_v2.{_HOMES[name]}")
         return _Prefixed(_HOMES[name], "" if name == "_nn" else f"{name[1:]}_")
+    if name in ("_get_autograd_fallback_mode", "_set_autograd_fallback_mode"):
+        return getattr(importlib.import_module("mindtorch_v2.library"), name)
     if name == "_distributed_rpc":
         return importlib.import_module("mindtorch_v2.distributed.rpc.api")
     if name == "_VariableFunctions":

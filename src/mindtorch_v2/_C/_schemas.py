@@ -153,14 +153,16 @@ class FunctionSchema:
     def __hash__(self) -> int:
         return hash(str(self))
 
+    def _outline(self) -> tuple:
+        return self.name, self.overload_name, self.is_vararg, self.is_varret, len(self.returns)
+
     def _parted(self) -> tuple[list[Argument], list[Argument]]:
         """The arguments that are read, and those that are results."""
         return [a for a in self.arguments if not a.is_out], [a for a in self.arguments if a.is_out]
 
     def is_backward_compatible_with(self, old: "FunctionSchema") -> bool:
         """Whether every call that the older schema takes is one of this schema, with results of the same types."""
-        if (self.name, self.overload_name, self.is_vararg, self.is_varret, len(self.returns)) != (
-                old.name, old.overload_name, old.is_vararg, old.is_varret, len(old.returns)):
+        if self._outline() != old._outline():
             return False
         if not all(_takes(theirs, mine) for mine, theirs in zip(self.returns, old.returns, strict=True)):
             return False
@@ -174,6 +176,8 @@ class FunctionSchema:
 
     def check_forward_compatible_with(self, old: "FunctionSchema") -> tuple[bool, str]:
         """Whether programs written with this schema run where only the older one is; and why not."""
+        if self._outline() != old._outline():
+            return False, ""
         (given, outs), (before, outs_before) = self._parted(), old._parted()
         if len(outs) != len(outs_before):
             return False, "Function schema should have the same number of out arguments"

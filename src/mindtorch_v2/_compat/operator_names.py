@@ -15,6 +15,7 @@ from .._ops._declare.aten import AS_DECLARED, Aten, declared_overload
 from .._ops._declare.out import write_out
 from .absent import absent_function
 from .named_functions import NAMESPACES
+from .old_names import Tag
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -65,7 +66,6 @@ class OpOverload:
         self.namespace, _, self._opname = name.partition("::")
         self.__name__ = f"{self._opname}.{overload}"
         self.__module__ = f"torch._ops.{self.namespace}"
-        self.tags: list = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         schema = self._operator.schema
@@ -75,6 +75,15 @@ class OpOverload:
         return call_bound(self._operator, schema.bind(args, kwargs))
 
     op = __call__
+
+    @property
+    def tags(self) -> list:
+        """What is known of the operator: those that are declared here are safe for tracing."""
+        return [Tag.pt2_compliant_tag] if self._operator.declaration is not None else self._operator.tags
+
+    @property
+    def _name(self) -> str:
+        return self.name()
 
     @property
     def overloadpacket(self) -> "OpOverloadPacket":

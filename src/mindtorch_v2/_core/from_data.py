@@ -1,5 +1,6 @@
 """Tensors out of data: numbers, nested sequences, NumPy arrays, buffers, and the legacy constructors."""
 
+import ctypes
 import itertools
 import sys
 import warnings
@@ -34,6 +35,7 @@ from .dtype import (
     promote_types,
     uint64,
 )
+from .geometry import contiguous_strides
 from .storage import TypedStorage, UntypedStorage, refuse_rank
 from .tensor import Tensor, wrap
 from .warn import warn_once
@@ -473,6 +475,18 @@ def _on_storage(storage: UntypedStorage | TypedStorage, kind: dtype | None) -> T
                                f"{storage.dtype.scalar_name}")
         kind = storage.dtype
     return wrap(np.empty(0, (kind or int64).np)).set_(storage.untyped())
+
+
+def _from_blob(data_ptr: int, sizes: Sequence[int], strides: Sequence[int] | None = None, *, dtype: Any = None,
+               device: Any = None) -> Tensor:
+    """A tensor on memory at an address, which must stay there for as long as the tensor; strides in elements."""
+    kind = get_default_dtype() if dtype is None else as_dtype(dtype)
+    if device is not None and str(device).partition(":")[0] != "cpu":
+        raise RuntimeError(f"_from_blob: the memory of a process is on the CPU, not on {device}")
+    steps = contiguous_strides(tuple(sizes)) if strides is None else tuple(strides)
+    reach = 0 if 0 in sizes else 1 + sum(s * (n - 1) for n, s in zip(sizes, steps, strict=True))
+    held = (ctypes.c_uint8 * (reach * kind.itemsize)).from_address(data_ptr)
+    return wrap(np.frombuffer(memoryview(held), np.uint8).view(kind.np)).as_strided(tuple(sizes), tuple(steps))
 
 
 def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:

@@ -340,14 +340,21 @@ def _refuse_meta(*args: Any) -> Any:
     raise NotImplementedError("Not available for 'meta' device type")
 
 
-class MetaStorage(UntypedStorage):
+class _AnyStorage(type):
+    """The type of classes that are one class for programs: whatever the device, a storage is an UntypedStorage."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, UntypedStorage)
+
+
+class MetaStorage(UntypedStorage, metaclass=_AnyStorage):
     """A size without bytes."""
 
     __slots__ = ()
     device = META
 
-    def __init__(self, nbytes: int = 0, *, device: Any = None) -> None:
-        self.buffer, self.nbytes_ = None, nbytes
+    def __init__(self, content: Any = 0, *, device: Any = None) -> None:
+        self.buffer, self.nbytes_ = None, content if isinstance(content, int) else len(content)
 
     def array(self, shape: tuple[int, ...], type: np.dtype, offset: int, strides: tuple[int, ...]) -> Any:  # noqa: A002
         return MetaArray(shape, type, strides)
@@ -369,6 +376,8 @@ class MetaStorage(UntypedStorage):
 
     def share_memory_(self, *args: Any) -> "UntypedStorage":
         raise RuntimeError("_share_fd_: only available on CPU")
+
+    _share_fd_cpu_ = _share_filename_cpu_ = share_memory_
 
     def data_ptr(self) -> int:
         return 0
@@ -554,7 +563,7 @@ def _of_bytes(name: str) -> Callable:
     return lambda self, *args: getattr(self._untyped_storage, name)(*args)
 
 
-for _name in ("data_ptr", "get_device", "is_pinned", "is_shared", "nbytes"):
+for _name in ("_share_fd_cpu_", "_share_filename_cpu_", "data_ptr", "get_device", "is_pinned", "is_shared", "nbytes"):
     setattr(TypedStorage, _name, _of_bytes(_name))
 
 

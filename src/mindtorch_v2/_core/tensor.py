@@ -118,6 +118,7 @@ class Tensor(TensorBase):
     _accumulator: Any = None
     _tangent: tuple | None = None  # (dual level, tangent) of forward-mode differentiation
     _backward_hooks: Any = None
+    _identity: Any = None
     __array_priority__ = 1000
 
     # Comparing is attached later, and a class with __eq__ loses its hash unless told.
@@ -273,8 +274,8 @@ class Tensor(TensorBase):
 
     @property
     def _cdata(self) -> int:
-        """A number that no other living tensor has."""
-        return id(self)
+        """A number that no other living tensor has; another one after `swap_tensors`."""
+        return id(self if self._identity is None else self._identity)
 
     def _leave_storage(self) -> None:
         """Remembers this tensor's storage for its views, before it takes another."""
@@ -323,7 +324,7 @@ class Tensor(TensorBase):
             raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
         if not self._array.size:
             return 0
-        if self._keys & TORCH_DISPATCH_MASK and isinstance(storage, MetaStorage):
+        if self._keys & TORCH_DISPATCH_MASK and storage.buffer is None:
             return self._offset
         return storage.data_ptr() + self._offset
 

@@ -67,6 +67,7 @@ class Operator:
         self.table: dict[int, Callable] = {}
         self.keys: Callable | None = None  # gives the keys of bound arguments; made when it is first wanted
         self.declaration: Any = None
+        self.tags: list[Any] = []  # what torch.library was told of it
         self.plans: Any = None  # of calls on the CPU (_ops/_declare/plans.py)
         # The same as several operators, where it is several in ATen and somebody looks on (_ops/_declare/aten.py).
         self.aten_form: Callable | None = None

@@ -321,3 +321,36 @@ def _scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_ca
     if plain:
         return call_bound(_ATTENTION, (query, key, value, attn_mask, is_causal, factor))[0]
     return _composed(query, key, value, attn_mask, dropout_p, is_causal, factor)
+
+
+# a whole layer -------------------------------------------------------------------------------------------------------
+
+
+def _split_heads(tensor: Any, heads: int) -> Any:
+    return tensor.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+@composite("_transform_bias_rescale_qkv(Tensor qkv, Tensor qkv_bias, int num_heads) -> (Tensor, Tensor, Tensor)",
+           public="torch")
+def _transform_bias_rescale_qkv(qkv, qkv_bias, num_heads):
+    query, key, value = (_split_heads(part, num_heads) for part in (qkv + qkv_bias).chunk(3, -1))
+    return query / math.sqrt(query.size(-1)), key.clone(), value.clone()
+
+
+@composite("_native_multi_head_attention(Tensor query, Tensor key, Tensor value, int embed_dim, int num_head, Tensor "
+           "qkv_weight, Tensor qkv_bias, Tensor proj_weight, Tensor proj_bias, Tensor? mask=None, bool need_weights="
+           "True, bool average_attn_weights=True, int? mask_type=None) -> (Tensor, Tensor)", public="torch")
+def _native_multi_head_attention(query, key, value, embed_dim, num_head, qkv_weight, qkv_bias, proj_weight, proj_bias,
+                                 mask, need_weights, average_attn_weights, mask_type):
+    parts = zip((query, key, value), qkv_weight.chunk(3), qkv_bias.chunk(3), strict=True)
+    given = [_split_heads(x @ weight.transpose(0, 1) + bias, num_head) for x, weight, bias in parts]
+    scores = given[0] / math.sqrt(embed_dim // num_head) @ given[1].transpose(-2, -1)
+    if mask is not None:
+        if mask_type == 1:  # of keys that are padding
+            mask = mask.unsqueeze(1).unsqueeze(1)
+        scores = scores.masked_fill(mask, NEVER)
+    weights = scores.softmax(-1)
+    made = (weights @ given[2]).transpose(1, 2).flatten(2) @ proj_weight.transpose(0, 1) + proj_bias
+    if not need_weights:
+        return made, None
+    return made, weights.mean(1) if average_attn_weights else weights

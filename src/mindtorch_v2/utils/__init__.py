@@ -44,6 +44,8 @@ def swap_tensors(t1: _Any, t2: _Any) -> None:
         held = [getattr(t, name, None) for t in (t1, t2)]
         setattr(t1, name, held[1])
         setattr(t2, name, held[0])
+    for tensor in (t1, t2):
+        tensor._identity = object()
 
 
 def __getattr__(name: str) -> _Any:

@@ -297,3 +297,64 @@ def test_a_custom_operator_that_writes_lists_and_absent_arguments():
     fill(tensors)
     assert [t.tolist() for t in tensors] == [[7.0, 7.0], [7.0]]
     assert all(t._version > version for t, version in zip(tensors, before, strict=True))
+
+
+def test_backward_through_an_operator_without_an_autograd_kernel() -> None:
+    with torch.library._scoped_library("_fallback", "FRAGMENT") as library:
+        library.define("foo(Tensor x) -> Tensor", tags=(torch.Tag.pointwise,))
+        library.impl("foo", lambda x: x.detach() + 1, "CPU")
+        library.define("recorded(Tensor x) -> Tensor")
+        library.impl("recorded", lambda x: x * 2, "CPU")
+        foo = torch.ops._fallback.foo.default
+        assert foo.tags == [torch.Tag.pointwise] and foo._name == "_fallback::foo"
+        x = torch.ones(2, requires_grad=True)
+        assert torch._C._get_autograd_fallback_mode() == "warn"
+        with pytest.warns(UserWarning, match="_fallback::foo: an autograd kernel was not registered"):
+            foo(x).sum().backward()
+        assert x.grad is None
+        with pytest.warns(UserWarning, match="an autograd kernel was not registered"):
+            torch.ops._fallback.recorded(x).sum().backward()
+        assert x.grad.tolist() == [2, 2]
+        torch._C._set_autograd_fallback_mode("nothing")
+        try:
+            assert not foo(x).requires_grad
+        finally:
+            torch._C._set_autograd_fallback_mode("warn")
+
+
+def test_schemas_are_checked_where_they_are_defined() -> None:
+    with torch.library._scoped_library("_checked", "FRAGMENT") as library:
+        library.define("foo(Tensor x) -> Tensor")
+        with pytest.raises(RuntimeError, match="with the same name and overload name multiple times"):
+            library.define("foo(Tensor x) -> Tensor")
+        with pytest.raises(RuntimeError, match="only the operator name was given"):
+            library.define("bar")
+        with pytest.raises(RuntimeError, match="unknown type specifier"):
+            library.define("bar(Matrix x) -> Tensor")
+    assert torch.Tag.pt2_compliant_tag in torch.ops.aten.sin.default.tags
+
+
+def test_parse_schema() -> None:
+    text = 'ns::f.out(Tensor self, int[2] size=[1, 2], *, str? mode="a", float p=1., Tensor(a!) out) -> Tensor(a!)'
+    schema = torch._C.parse_schema(text)
+    assert str(schema) == text and (schema.name, schema.overload_name) == ("ns::f", "out") and schema.is_mutable
+    size, mode, out = schema.arguments[1], schema.arguments[2], schema.arguments[4]
+    assert size.N == 2 and size.default_value == [1, 2] and size.type.str() == "int[]" and str(size.type) == "List[int]"
+    assert mode.kwarg_only and mode.default_value == "a" and out.is_out and out.alias_info.is_write
+    for bad, message in (("f(Tensor x", "expected . but found 'eof' here"), ("f(Tensor x) Tensor", "expected arrow"),
+                         ("f(int a=0, ...)", "can't have default value args")):
+        with pytest.raises(RuntimeError, match=message):
+            torch._C.parse_schema(bad)
+
+
+def test_schemas_that_take_anothers_place() -> None:
+    parse = torch._C.parse_schema
+    old = parse("f(Tensor self, *, int a) -> Tensor")
+    for text, backward, forward in (("f(Tensor self, *, int a, int b=1) -> Tensor", True, True),
+                                    ("f(Tensor self, *, int? a) -> Tensor", True, False),
+                                    ("f(Tensor self, *, int b) -> Tensor", False, False),
+                                    ("f(Tensor self, *, int a, int[] b=[]) -> Tensor", True, False),
+                                    ("g(Tensor self, *, int a) -> Tensor", False, False)):
+        new = parse(text)
+        assert new.is_backward_compatible_with(old) is backward, text
+        assert new.check_forward_compatible_with(old)[0] is forward, text

@@ -64,3 +64,19 @@ def test_dropout_keeps_the_mean():
     ones = torch.ones(1, 1, 400, 2)
     dropped = scaled_dot_product_attention(ones, ones, ones, dropout_p=0.5)
     assert abs(dropped.mean().item() - 1) < 0.02 and dropped.std().item() > 0
+
+
+def test_a_whole_attention_layer_in_one_call() -> None:
+    torch.manual_seed(0)
+    layer = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+    x, padding = torch.randn(2, 3, 8), torch.tensor([[False, False, True], [False, False, False]])
+    for average in (True, False):
+        wanted = layer(x, x, x, key_padding_mask=padding, average_attn_weights=average)
+        made = torch._native_multi_head_attention(
+            x, x, x, 8, 2, layer.in_proj_weight, layer.in_proj_bias, layer.out_proj.weight, layer.out_proj.bias, padding,
+            average_attn_weights=average, mask_type=1)
+        for one, other in zip(made, wanted, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    query, key, value = torch._transform_bias_rescale_qkv(torch.ones(1, 2, 12), torch.zeros(12), 2)
+    assert query.shape == key.shape == value.shape == (1, 2, 2, 2)
+    torch.testing.assert_close(query * 2**0.5, key)

@@ -323,3 +323,31 @@ def test_wrong_arguments_of_a_layer_are_worded_by_python(call, message):
     with pytest.raises(TypeError) as error:
         call()
     assert str(error.value) == message
+
+
+def test_conversions_swap_parameters_where_asked() -> None:
+    layer = torch.nn.Linear(2, 2)
+    layer(torch.ones(1, 2)).sum().backward()
+    weight, gradient, number = layer.weight, layer.weight.grad, layer.weight._cdata
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        layer.to(torch.float64)
+        assert layer.weight is weight and weight.dtype is torch.float64 and weight._cdata != number
+        assert weight.grad is gradient and gradient.dtype is torch.float64
+        layer.load_state_dict({"weight": torch.ones(2, 2), "bias": torch.zeros(2)})
+        assert layer.weight is weight and weight.tolist() == [[1, 1], [1, 1]] and weight.requires_grad
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+    assert not torch.__future__.get_swap_module_params_on_conversion()
+
+
+def test_conversions_make_new_parameters_where_asked() -> None:
+    layer = torch.nn.Linear(2, 2)
+    weight = layer.weight
+    torch.__future__.set_overwrite_module_params_on_conversion(True)
+    try:
+        layer.double()
+    finally:
+        torch.__future__.set_overwrite_module_params_on_conversion(False)
+    assert layer.weight is not weight and weight.dtype is torch.float32 and layer.weight.dtype is torch.float64
+    assert isinstance(layer.weight, torch.nn.Parameter) and layer.weight.requires_grad

@@ -9,6 +9,7 @@ from typing import Any
 import mindtorch_v2 as torch
 
 from ..parameter import Parameter
+from ._conversion import conversion
 from ._hooks import RemovableHandle, WrappedHook, registered
 
 _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
@@ -25,6 +26,15 @@ class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpec
         return super().__repr__()
 
     __str__ = __repr__
+
+
+def _as_parameter(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """A tensor that takes another's place: a parameter if that is one."""
+    if not isinstance(like, Parameter):
+        return tensor
+    if not isinstance(tensor, Parameter):
+        return Parameter(tensor, requires_grad=like.requires_grad)
+    return tensor.requires_grad_(like.requires_grad)
 
 
 class ModuleState:
@@ -194,18 +204,19 @@ class ModuleState:
             )
         try:
             with torch.no_grad():
-                if not assign:
+                if conversion.swaps:
+                    taken = target.module_load(source, assign=assign)
+                    if taken is source or taken is target:
+                        raise RuntimeError("module_load returned one of self or other, please .detach() the result if "
+                                           "returning one of the inputs in module_load")
+                    torch.utils.swap_tensors(target, _as_parameter(taken, target))
+                elif assign:
+                    setattr(self, name, _as_parameter(source, target))
+                else:
                     target.copy_(source)
-                    return
-                if isinstance(target, Parameter):
-                    if not isinstance(source, Parameter):
-                        source = Parameter(source, requires_grad=target.requires_grad)
-                    else:
-                        source.requires_grad_(target.requires_grad)
-                setattr(self, name, source)
         except (RuntimeError, TypeError, ValueError, AttributeError) as error:
             error_msgs.append(
-                f'While copying the parameter named "{key}", '
+                f'While {"swapping" if conversion.swaps else "copying"} the parameter named "{key}", '
                 f"whose dimensions in the model are {target.size()} and "
                 f"whose dimensions in the checkpoint are {source.size()}, "
                 f"an exception occurred : {error.args}."

@@ -11,6 +11,7 @@ from ..._core.planning import changes
 from ..._dispatch.keys import TORCH_DISPATCH_MASK
 from ..parameter import Buffer, Parameter
 from ._calls import ModuleCalls
+from ._conversion import conversion
 from ._hooks import (
     RemovableHandle,
     register_module_backward_hook,
@@ -411,7 +412,13 @@ class Module(ModuleCalls, ModuleState):
             if converted._keys & TORCH_DISPATCH_MASK:  # more than its data: what it keeps its elements in
                 torch.utils.swap_tensors(parameter, Parameter(converted, parameter.requires_grad))
                 parameter.grad = gradient
-            elif converted.is_meta == parameter.is_meta:
+            elif conversion.swaps:
+                self._swap(name, parameter, Parameter(converted, parameter.requires_grad))
+                if old_gradient is not None and gradient is not None:
+                    if gradient is not old_gradient:
+                        self._swap(f"{name}.grad", old_gradient, gradient.requires_grad_(old_gradient.requires_grad))
+                    parameter.grad = old_gradient
+            elif converted.is_meta == parameter.is_meta and not conversion.overwrites:
                 parameter.data = converted  # the same objects, so that optimizers keep hold of them
                 if old_gradient is not None and gradient is not None:
                     old_gradient.data = gradient
@@ -425,6 +432,14 @@ class Module(ModuleCalls, ModuleState):
             if buffer is not None:
                 self._buffers[name] = fn(buffer)
         return self
+
+    def _swap(self, name: str, tensor: torch.Tensor, other: torch.Tensor) -> None:
+        """Exchanges a tensor of this module for another; the tensor is unchanged if it cannot be."""
+        tensor.grad = None
+        try:
+            torch.utils.swap_tensors(tensor, other)
+        except RuntimeError as error:
+            raise RuntimeError(f"_apply(): Couldn't swap {self._get_name()}.{name}") from error
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
         """Moves parameters and buffers to a device, floating ones also to a dtype, 4-d and 5-d ones to a layout."""
