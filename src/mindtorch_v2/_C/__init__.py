@@ -70,6 +70,12 @@ def _get_deterministic_fill_uninitialized_memory() -> bool:
 _set_deterministic_fill_uninitialized_memory = determinism.set_fill
 
 
+def _get_accelerator(check: bool | None = None) -> Any:
+    """The kind of accelerator; the CPU if there is none."""
+    accelerator = importlib.import_module("mindtorch_v2.accelerator")
+    return accelerator.current_accelerator() or importlib.import_module("mindtorch_v2").device("cpu")
+
+
 def _get_tracing_state() -> None:
     """The state of a trace by torch.jit, of which there is none."""
 

@@ -20,7 +20,6 @@ class Names(NamedTuple):
     functions: str = ""
 
 
-_NOT_SHARDED = "Models are replicated: use torch.nn.parallel.DistributedDataParallel."
 _IN_FLOAT = "Models run in float32, bfloat16 or float16."
 # By place in the package; another place stands for one whose names, the same objects, it has.
 ABSENT_MODULES: dict[str, Names | str] = {
@@ -40,9 +39,6 @@ ABSENT_MODULES: dict[str, Names | str] = {
     "quantization": "ao.quantization",
     "backends.xeon": Names(),
     "distributed.checkpoint.hf_storage": Names("", "HuggingFaceStorageReader HuggingFaceStorageWriter"),
-    "distributed.tensor.parallel": Names(_NOT_SHARDED, """
-        ColwiseParallel RowwiseParallel SequenceParallel ParallelStyle PrepareModuleInput PrepareModuleOutput""",
-        "loss_parallel parallelize_module"),
     "export": Names("Run the module itself: there is no ahead-of-time graph here.", "Dim ExportedProgram",
                     "export load register_dataclass save"),
     "nn.parallel.scatter_gather": Names("It uses one device.", "", "gather scatter scatter_kwargs"),

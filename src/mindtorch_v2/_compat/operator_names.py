@@ -197,6 +197,11 @@ class OpOverloadPacket:
 packet_named = functools.cache(OpOverloadPacket)
 
 
+# Names of collectives by which counts of them are asked for.
+_COUNTED = {"c10d_functional": frozenset(("all_gather_into_tensor", "all_reduce", "all_to_all_single", "broadcast",
+                                          "reduce_scatter_tensor"))}
+
+
 class _OpNamespace(ModuleType):
     def __init__(self, name: str) -> None:
         super().__init__(f"torch.ops.{name}")
@@ -209,6 +214,8 @@ class _OpNamespace(ModuleType):
         function = getattr(Tensor, op_name, None)
         if self.name == "aten" and not packet._operators() and callable(function) and not op_name.startswith("__"):
             return _named_function(op_name)
+        if op_name in _COUNTED.get(self.name, ()):
+            return packet
         if op_name.startswith("__") or not packet._operators():
             raise AttributeError(f"'_OpNamespace' '{self.name}' object has no attribute '{op_name}'")
         return packet

@@ -1,6 +1,7 @@
 """Collectives that give new tensors in place of changing theirs."""
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import mindtorch_v2 as torch
@@ -20,6 +21,25 @@ __all__ = ["all_gather_tensor", "all_gather_tensor_autograd", "all_reduce", "all
 
 class AsyncCollectiveTensor(Tensor):
     """The type of results that are waited for when used; here results are there when they are given."""
+
+
+# Told the name of each collective that is called.
+watchers: list[Callable[[str], None]] = []
+
+
+def _noted(name: str) -> Callable[[Callable], Callable]:
+    """Has those who watch told of each call of a function, as a collective of a name."""
+
+    def decorate(function: Callable) -> Callable:
+        @functools.wraps(function)
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            for watcher in watchers:
+                watcher(name)
+            return function(*args, **kwargs)
+
+        return noted
+
+    return decorate
 
 
 def _group(given: Any) -> ProcessGroup:
@@ -46,12 +66,14 @@ def wait_tensor(tensor: Tensor) -> Tensor:
     return tensor
 
 
+@_noted("broadcast")
 def broadcast(self: Tensor, src: int, group: Any, tag: str = "") -> Tensor:
     made = self.detach().clone(memory_format=torch.contiguous_format)
     collectives.broadcast(made, group=_group(group), group_src=src)
     return made
 
 
+@_noted("all_reduce")
 def all_reduce(self: Tensor, reduceOp: str, group: Any, tag: str = "") -> Tensor:
     if self.requires_grad:
         return recorded.all_reduce(self, _reduction(reduceOp), _group(group))
@@ -68,6 +90,7 @@ def _joined(pieces: Sequence[Tensor], dim: int) -> Tensor:
     return torch.cat(list(pieces), dim)
 
 
+@_noted("all_gather_into_tensor")
 def all_gather_tensor(self: Tensor, gather_dim: int, group: Any, tag: str = "") -> Tensor:
     """The tensors of all ranks, one after another in a dimension."""
     found = _group(group)
@@ -77,6 +100,7 @@ def all_gather_tensor(self: Tensor, gather_dim: int, group: Any, tag: str = "") 
     return made if gather_dim == 0 else _joined(made.chunk(found.size(), 0), gather_dim)
 
 
+@_noted("all_gather_into_tensor")
 def all_gather_tensor_autograd(self: Tensor, gather_dim: int, group: Any, tag: str = "") -> Tensor:
     return _joined(recorded.all_gather(self, _group(group)), gather_dim)
 
@@ -87,6 +111,7 @@ def _scattered(self: Tensor, dim: int, size: int) -> list[Tensor]:
     return [each.contiguous() for each in self.chunk(size, dim)]
 
 
+@_noted("reduce_scatter_tensor")
 def reduce_scatter_tensor(self: Tensor, reduceOp: str, scatter_dim: int, group: Any, tag: str = "") -> Tensor:
     """This rank's part of the joined tensors."""
     found = _group(group)
@@ -96,6 +121,7 @@ def reduce_scatter_tensor(self: Tensor, reduceOp: str, scatter_dim: int, group: 
     return made
 
 
+@_noted("reduce_scatter_tensor")
 def reduce_scatter_tensor_autograd(self: Tensor, reduceOp: str, scatter_dim: int, group: Any, tag: str = "") -> Tensor:
     found = _group(group)
     pieces = _scattered(self, scatter_dim, found.size())
@@ -117,6 +143,7 @@ def _room(self: Tensor, output_split_sizes: Sequence[int] | None) -> Tensor:
     return torch.empty(rows, *self.shape[1:], dtype=self.dtype, device=self.device)
 
 
+@_noted("all_to_all_single")
 def all_to_all_single(self: Tensor, output_split_sizes: list[int] | None, input_split_sizes: list[int] | None,
                       group: Any, tag: str = "") -> Tensor:
     made = _room(self, output_split_sizes)
@@ -125,6 +152,7 @@ def all_to_all_single(self: Tensor, output_split_sizes: list[int] | None, input_
     return made
 
 
+@_noted("all_to_all_single")
 def all_to_all_single_autograd(self: Tensor, output_split_sizes: list[int] | None, input_split_sizes: list[int] | None,
                                group: Any, tag: str = "") -> Tensor:
     return recorded.all_to_all_single(_room(self, output_split_sizes), self, output_split_sizes, input_split_sizes,

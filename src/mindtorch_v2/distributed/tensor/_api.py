@@ -18,40 +18,48 @@ __all__ = ["DTensor", "distribute_module", "distribute_tensor", "empty", "full",
 
 class _FromLocal(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, local: Any, spec: DTensorSpec) -> Any:
-        ctx.spec = spec
+    def forward(ctx: Any, local: Any, spec: DTensorSpec, placements: Any) -> Any:
+        ctx.placements = of_gradient(spec.placements) if placements is None else placements
         return DTensor(local.view_as(local), spec, requires_grad=local.requires_grad)
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
-        return redistributed(grad._local_tensor, grad._spec, of_gradient(ctx.spec.placements)), None
+        return redistributed(grad._local_tensor, grad._spec, ctx.placements), None, None
 
 
 class _ToLocal(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: Any, placements: Any) -> Any:
-        ctx.spec, ctx.placements = tensor._spec, placements
+        ctx.spec = tensor._spec
+        ctx.placements = of_gradient(tensor.placements) if placements is None else placements
         return tensor._local_tensor.view_as(tensor._local_tensor)
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
-        placements = ctx.placements if ctx.placements is not None else of_gradient(ctx.spec.placements)
-        return DTensor(grad, ctx.spec.with_placements(placements)), None
+        return DTensor(grad, ctx.spec.with_placements(ctx.placements)), None
 
 
 class _Redistribute(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, tensor: Any, placements: tuple[Placement, ...]) -> Any:
-        ctx.placements = tensor._spec.placements
-        made = redistributed(tensor._local_tensor, tensor._spec, placements)
+    def forward(ctx: Any, tensor: Any, placements: tuple[Placement, ...], forward_dtype: Any,
+                backward_dtype: Any) -> Any:
+        ctx.placements, ctx.dtype, ctx.backward_dtype = tensor.placements, tensor.dtype, backward_dtype
+        local = tensor._local_tensor.to(forward_dtype or tensor.dtype)
+        made = redistributed(local, tensor._spec, placements)
         if made is tensor._local_tensor:
             made = made.view_as(made)
-        return DTensor(made, tensor._spec.with_placements(placements), requires_grad=tensor.requires_grad)
+        return DTensor(made, _of_dtype(tensor._spec.with_placements(placements), made.dtype))
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
         back = of_gradient(ctx.placements)
-        return DTensor(redistributed(grad._local_tensor, grad._spec, back), grad._spec.with_placements(back)), None
+        local = grad._local_tensor.to(ctx.backward_dtype or grad.dtype)
+        made = redistributed(local, grad._spec, back).to(ctx.dtype)
+        return DTensor(made, _of_dtype(grad._spec.with_placements(back), ctx.dtype)), None, None, None
+
+
+def _of_dtype(spec: DTensorSpec, dtype: Any) -> DTensorSpec:
+    return DTensorSpec(spec.mesh, spec.placements, spec.tensor_meta._replace(dtype=dtype))
 
 
 class DTensor(torch.Tensor):
@@ -110,13 +118,15 @@ class DTensor(torch.Tensor):
                     collectives.broadcast(local_tensor.detach(), group=mesh.get_group(dim), group_src=0)
         steps = tuple(stride) if stride is not None else contiguous_strides(tuple(shape))
         meta = TensorMeta(torch.Size(shape), steps, local_tensor.dtype)
-        return _FromLocal.apply(local_tensor, DTensorSpec(mesh, placed, meta))
+        back = None if grad_placements is None else checked(grad_placements, mesh, local_tensor.ndim)
+        return _FromLocal.apply(local_tensor, DTensorSpec(mesh, placed, meta), back)
 
     def to_local(self, *, grad_placements: Any = None) -> Any:
         """The piece of this process."""
         if not torch.is_grad_enabled() or not self.requires_grad:
             return self._local_tensor
-        return _ToLocal.apply(self, None if grad_placements is None else tuple(grad_placements))
+        return _ToLocal.apply(self, None if grad_placements is None else checked(grad_placements, self._spec.mesh,
+                                                                                 self.ndim))
 
     def redistribute(self, device_mesh: Any = None, placements: Any = None, *, async_op: bool = False,
                      forward_dtype: Any = None, backward_dtype: Any = None) -> Any:
@@ -128,7 +138,9 @@ class DTensor(torch.Tensor):
             if isinstance(then, Partial) and now != then:
                 raise RuntimeError(f"Can not redistribute from {now} to {then}, redistributing to Partial is for "
                                    "internal use only!")
-        return self if wanted == self.placements else _Redistribute.apply(self, wanted)
+        if wanted == self.placements and forward_dtype is None and backward_dtype is None:
+            return self
+        return _Redistribute.apply(self, wanted, forward_dtype, backward_dtype)
 
     def full_tensor(self, *, grad_placements: Any = None) -> Any:
         """The whole tensor, on every process."""
@@ -173,6 +185,9 @@ def distribute_module(module: Any, device_mesh: Any = None, partition_fn: Callab
                       input_fn: Callable | None = None, output_fn: Callable | None = None) -> Any:
     """A module with distributed parameters and buffers: as `partition_fn(name, module, mesh)` does, the rest whole."""
     mesh = device_mesh if device_mesh is not None else _default_mesh()
+    if getattr(module, "_distribute_module_applied", False):
+        raise RuntimeError("distribute_module should only be called once on a module, but it has already been called "
+                           "on this module!")
     for name, part in module.named_modules():
         if partition_fn is not None:
             partition_fn(name, part, mesh)
@@ -187,6 +202,7 @@ def distribute_module(module: Any, device_mesh: Any = None, partition_fn: Callab
         module.register_forward_pre_hook(lambda mod, inputs: input_fn(mod, inputs, mesh))
     if output_fn is not None:
         module.register_forward_hook(lambda mod, inputs, outputs: output_fn(mod, outputs, mesh))
+    module._distribute_module_applied = True
     return module
 
 

@@ -29,9 +29,15 @@ class Plan(NamedTuple):
     structure: Any
 
 
-def dispatch(func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+# Functions that answer for operators in place of a strategy, in a context that asks for it.
+HANDLERS: dict[str, Callable] = {}
+
+
+def dispatch(func: Any, args: tuple, kwargs: dict[str, Any], *, handled: bool = False) -> Any:
     """The results of an operator, distributed as the cheapest strategy has them."""
     name = func._opname
+    if name in HANDLERS and not handled:
+        return HANDLERS[name](func, args, kwargs)
     if name in _NUMBERS:
         args, kwargs = tree_map_only(DTensor, lambda t: t.full_tensor(), (args, kwargs))
         return func(*args, **kwargs)

@@ -9,7 +9,7 @@ import mindtorch_v2 as torch
 from .. import _functional_collectives as functional
 from ._redistribute import redistributed
 from ._spec import DTensorSpec, local_runs, local_shape
-from .placement_types import Cut, Partial, Replicate
+from .placement_types import Cut, Replicate
 
 Local = Callable[[Any, tuple, dict[str, Any], Sequence[DTensorSpec], Sequence[DTensorSpec]], Any]
 
@@ -86,7 +86,7 @@ def _dropped(func: Any, args: tuple, kwargs: dict[str, Any], operands: Sequence[
 # rows that other processes have --------------------------------------------------------------------------------------
 
 
-def _within(spec: DTensorSpec, dim: int, index: Any) -> tuple[Any, Any]:
+def within(spec: DTensorSpec, dim: int, index: Any) -> tuple[Any, Any]:
     """(indices into this process's piece along a dimension, where the piece has what they name)."""
     at, has = torch.zeros_like(index), torch.zeros_like(index, dtype=torch.bool)
     before = 0
@@ -109,7 +109,7 @@ def _embedded(func: Any, args: tuple, kwargs: dict[str, Any], operands: Sequence
         return func(*args, **kwargs)
     if not weight.shape[0]:
         return weight.new_zeros((*index.shape, weight.shape[1]))
-    at, has = _within(operands[0], 0, index)
+    at, has = within(operands[0], 0, index)
     return func(weight, at).masked_fill(~has.unsqueeze(-1), 0)
 
 
@@ -121,7 +121,7 @@ def _gathered(func: Any, args: tuple, kwargs: dict[str, Any], operands: Sequence
         return func(*args, **kwargs)
     if not source.shape[dim]:
         return source.new_zeros(index.shape)
-    at, has = _within(operands[0], dim, index)
+    at, has = within(operands[0], dim, index)
     return func(source, dim, at).masked_fill(~has, 0)
 
 
@@ -142,11 +142,25 @@ def _class_mean(func: Any, args: tuple, kwargs: dict[str, Any], operands: Sequen
         return func(*args, **kwargs)
     args, kwargs = _with(func, args, kwargs, "reduction", 2)
     total, count = func(*args, **kwargs)
-    whole = count
-    for at, placement in enumerate(results[1].placements):
-        if isinstance(placement, Partial):
-            whole = functional.all_reduce(whole, "sum", (results[1].mesh, at))
-    return total / whole, count
+    return total / summed(count, operands[0]), count
+
+
+def _class_mean_gradient(func: Any, args: tuple, kwargs: dict[str, Any], operands: Sequence[DTensorSpec],
+                         results: Sequence[DTensorSpec]) -> Any:
+    grad, target, weight, _, reduction, ignored = args
+    if reduction == 1:
+        kept = target != ignored
+        each = kept.to(grad.dtype) if weight is None else weight[target.where(kept, 0)].where(kept, 0)
+        grad = grad / summed(each.sum(), operands[1])
+    return func(grad, target, weight, list(local_shape(results[0])), 2 if reduction else 0, ignored)
+
+
+def summed(local: Any, spec: DTensorSpec) -> Any:
+    """The sum over the processes that have other pieces of a tensor."""
+    for at, placement in enumerate(spec.placements):
+        if isinstance(placement, Cut):
+            local = functional.all_reduce(local, "sum", (spec.mesh, at))
+    return local
 
 
 def _many(run: Local, names: str) -> dict[str, Local]:
@@ -164,5 +178,5 @@ LOCAL: dict[str, Local] = {
     **_many(_mean, """
         mse_loss mse_loss_backward smooth_l1_loss smooth_l1_loss_backward huber_loss huber_loss_backward
         soft_margin_loss soft_margin_loss_backward binary_cross_entropy binary_cross_entropy_backward"""),
-    **_many(_class_mean, "nll_loss_forward nll_loss2d_forward"),
+    "nll_loss_forward": _class_mean, "_nll_loss_backward": _class_mean_gradient,
 }

@@ -440,13 +440,17 @@ def elementwise_loss(call: Call) -> list[Choice]:
 
 def class_loss(call: Call) -> list[Choice]:
     """Losses of classes: cut along the batch."""
-    at = 1 if call.name.endswith("_backward") else 0
-    if len(call.shapes[at]) == 1:
+    if len(call.shapes[0]) < 2:
         return whole(call)
-    reduced = call.values.get("reduction", 1) != 0
-    batch: Names = ["batch"]
-    names = [batch if at <= i <= at + 1 or i < at and not reduced else [] for i in range(len(call.shapes))]
-    return named(call, names, [batch if not reduced or at else [], *([[]] * (len(call.results) - 1))])
+    made = "n" if call.values["reduction"] == 0 else ""
+    return named(call, ["n", "n", ""][: len(call.shapes)], [made, ""])
+
+
+def class_loss_gradient(call: Call) -> list[Choice]:
+    if len(call.results[0]) < 2:
+        return whole(call)
+    given = "n" if call.values["reduction"] == 0 else ""
+    return named(call, [given, "n", ""][: len(call.shapes)], ["n"])
 
 
 def _many(strategy: Strategy, names: str) -> dict[str, Strategy]:
@@ -486,7 +490,7 @@ STRATEGIES: dict[str, Strategy] = {
     **_many(elementwise_loss, """
         mse_loss mse_loss_backward smooth_l1_loss smooth_l1_loss_backward huber_loss huber_loss_backward
         soft_margin_loss soft_margin_loss_backward binary_cross_entropy binary_cross_entropy_backward"""),
-    **_many(class_loss, "nll_loss_forward nll_loss_backward nll_loss2d_forward nll_loss2d_backward"),
+    "nll_loss_forward": class_loss, "_nll_loss_backward": class_loss_gradient,
     **_many(whole, """
         index_put bernoulli multinomial _unique2 linalg_qr _linalg_svd _linalg_eigh linalg_inv_ex linalg_cholesky_ex
         linalg_lu_factor_ex linalg_solve_triangular _linalg_det _linalg_slogdet triangular_solve cholesky diagonal
