@@ -3,6 +3,9 @@
 import copy
 import io
 import itertools
+import math
+import os
+from typing import NamedTuple
 
 import pytest
 
@@ -21,31 +24,97 @@ from mindtorch_v2.distributed.tensor import (
     randn,
     zeros,
 )
+from mindtorch_v2.distributed.tensor._spec import local_geometry
 from mindtorch_v2.distributed.tensor._utils import compute_local_shape_and_global_offset
 from mindtorch_v2.distributed.tensor.placement_types import _StridedShard
 
-R, S0, S1, S2 = Replicate(), Shard(0), Shard(1), Shard(2)
-A, B, C = (6, 4), (4, 6), (2, 6, 4)
-OPERATORS = [  # name, function, shapes of its operands
+R, S0, S1 = Replicate(), Shard(0), Shard(1)
+A, B, C, D = (6, 4), (4, 6), (2, 6, 4), (4, 4, 6)
+
+
+class Ints(NamedTuple):
+    """An operand of whole numbers."""
+
+    shape: tuple
+    high: int
+
+
+def _mask(x):
+    return torch.where(x > 0, x, -x) > 0.5
+
+
+def _drop(x):
+    torch.manual_seed(3)
+    return F.dropout(x, 0.4)
+
+
+def _noise(x):
+    torch.manual_seed(3)
+    return torch.rand_like(x) + torch.nn.init.normal_(torch.empty_like(x)) + x
+
+
+OPERATORS = [  # name, function, operands' shapes
+    # elementwise
     ("sum of two", torch.add, (A, A)), ("broadcast", torch.mul, (A, (4,))), ("number", lambda x: 2 * x - 1, (A,)),
-    ("activation", F.gelu, (A,)), ("comparison", torch.gt, (A, A)),
-    ("where", lambda x, y: torch.where(x > 0, x, y), (A, A)),
-    ("sum", torch.sum, (A,)), ("sum of rows", lambda x: x.sum(1), (A,)),
-    ("mean", lambda x: x.mean(0, keepdim=True), (A,)),
-    ("largest", lambda x: x.amax(0), (A,)), ("deviation", lambda x: x.std(1), (A,)), ("product", torch.mm, (A, B)),
-    ("linear", F.linear, (A, A, (6,))), ("linear of batches", F.linear, (C, A, (6,))),
-    ("batched product", torch.bmm, (C, (2, 4, 6))), ("attention", F.scaled_dot_product_attention, ((2, 2, 4, 8),) * 3),
+    ("columns and rows", torch.sub, ((6, 1), (1, 4))), ("activation", F.gelu, (A,)), ("comparison", torch.gt, (A, A)),
+    ("where", lambda x, y: torch.where(x > 0, x, y), (A, A)), ("three", torch.addcmul, (A, A, (4,))),
+    ("masked", lambda x: x.masked_fill(_mask(x.detach()), 2.0), (A,)), ("clamped", lambda x: x.clamp(-1, 0.5), (A,)),
+    ("in place", lambda x, y: x.clone().mul_(2).add_(y).clamp_(max=1.0), (A, A)),
+    ("scaled and added", lambda x, y: torch.lerp(x, y, 0.3) / 2 + x, (A, A)),
+    # products
+    ("product", torch.mm, (A, B)), ("linear", F.linear, (A, A, (6,))), ("of batches", F.linear, (C, A, (6,))),
+    ("batched", torch.bmm, (C, (2, 4, 6))), ("einsum", lambda x, y: torch.einsum("bij,kj->bki", x, y), (C, A)),
+    ("matmul", torch.matmul, (C, B)), ("added", torch.addmm, ((6, 6), A, B)), ("vector", torch.mv, (A, (4,))),
+    ("inner", torch.dot, ((6,), (6,))), ("batches added", torch.baddbmm, ((2, 6, 6), C, (2, 4, 6))),
+    ("outer", torch.outer, ((6,), (4,))),
+    # reductions
+    ("sum", torch.sum, (A,)), ("sum of rows", lambda x: x.sum(1), (A,)), ("mean", lambda x: x.mean(0, True), (A,)),
+    ("largest", lambda x: x.amax(0), (A,)), ("deviation", lambda x: x.std(1), (A,)), ("variance", torch.var, (A,)),
+    ("norm", lambda x: x.norm(), (A,)), ("norm of rows", lambda x: torch.linalg.vector_norm(x, 3, 1), (A,)),
+    ("of all", lambda x: x.max() + x.min(), (A,)), ("product of all", lambda x: x.prod(), (A,)),
+    ("any", lambda x: (x > 1).any(), (A,)), ("all", lambda x: (x > -9).all(0), (A,)),
+    ("where largest", lambda x: x.argmax(1), (A,)), ("where in all", lambda x: x.argmax(), (A,)),
+    ("largest of rows", lambda x: x.max(1)[0], (A,)), ("logsumexp", lambda x: x.logsumexp(0), (A,)),
+    # views
     ("transposed", torch.t, (A,)), ("permuted", lambda x: x.permute(2, 0, 1), (C,)),
-    ("flat", lambda x: x.reshape(-1), (A,)),
+    ("flat", lambda x: x.reshape(-1), (A,)), ("flat rows", lambda x: x.flatten(1), (D,)),
     ("split up", lambda x: x.view(2, 3, 4), (A,)), ("joined up", lambda x: x.view(12, 4), (C,)),
-    ("unsqueezed", lambda x: x.unsqueeze(1), (A,)), ("expanded", lambda x: x.unsqueeze(0).expand(3, 6, 4), (A,)),
+    ("heads", lambda x: x.unflatten(-1, (2, 3)).transpose(1, 2), (D,)), ("with one", lambda x: x.view(6, 1, 4), (A,)),
+    ("unsqueezed", lambda x: x.unsqueeze(1).squeeze(1), (A,)), ("moved", lambda x: x.movedim(0, -1), (C,)),
+    ("expanded", lambda x: x.unsqueeze(0).expand(3, 6, 4), (A,)),
     ("row", lambda x: x[1], (A,)), ("columns", lambda x: x[:, 1:3], (A,)), ("pieces", lambda x: x.split(2, 1)[1], (A,)),
-    ("cat", lambda x, y: torch.cat([x, y], 1), (A, A)), ("stack", lambda x, y: torch.stack([x, y], 1), (A, A)),
-    ("softmax", lambda x: x.softmax(1), (A,)), ("log_softmax", lambda x: F.log_softmax(x, 0), (A,)),
-    ("loss", F.mse_loss, (A, A)), ("sum of losses", lambda x, y: F.huber_loss(x, y, reduction="sum"), (A, A)),
-    ("classes", lambda x: F.cross_entropy(x, torch.nn.functional.softmax(x.detach(), 1)), (A,)),
-    ("layer_norm", lambda x, w, b: F.layer_norm(x, (4,), w, b), (A, (4,), (4,))),
+    ("chunks", lambda x: sum(x.chunk(2, 0)), (A,)), ("rows", lambda x: x.unbind(0)[2], (A,)),
+    ("narrow", lambda x: x.narrow(1, 1, 2), (A,)), ("cat", lambda x, y: torch.cat([x, y], 1), (A, A)),
+    ("stack", lambda x, y: torch.stack([x, y], 1), (A, A)), ("flipped", lambda x: x.flip(1).roll(1, 0), (A,)),
+    ("triangle", lambda x: x.tril(), (C,)), ("repeated", lambda x: x.repeat(2, 1, 1), (A,)),
+    ("padded", lambda x: F.pad(x, (1, 1)), (A,)), ("diagonal", lambda x: x.diagonal(), (A,)),
+    # indices
+    ("selected", lambda x, i: x.index_select(0, i), (A, Ints((3,), 6))),
+    ("indexed", lambda x, i: x[i], (A, Ints(B, 6))),
+    ("two indices", lambda x, i: x[:, i, i], (D, Ints((3,), 4))), ("gathered", torch.gather, (A, 1, Ints((6, 2), 4))),
+    ("gathered rows", torch.gather, (A, 0, Ints((2, 4), 6))),
+    ("scattered", lambda x, i, y: x.scatter_add(1, i, y), (A, Ints(A, 4), A)),
+    ("embedding", lambda i, w: F.embedding(i, w), (Ints((3, 4), 6), A)),
+    ("sorted", lambda x: x.sort(1)[0], (A,)), ("topk", lambda x: x.topk(2, 0)[0], (A,)),
     ("cumsum", lambda x: x.cumsum(0), (A,)),
+    # layers
+    ("softmax", lambda x: x.softmax(1), (A,)), ("log_softmax", lambda x: F.log_softmax(x, 0), (A,)),
+    ("layer_norm", lambda x, w, b: F.layer_norm(x, (4,), w, b), (A, (4,), (4,))),
+    ("rms_norm", lambda x, w: F.rms_norm(x, (4,), w), (C, (4,))),
+    ("group_norm", lambda x, w, b: F.group_norm(x, 2, w, b), ((4, 4, 3), (4,), (4,))),
+    ("attention", F.scaled_dot_product_attention, ((2, 2, 4, 8),) * 3),
+    ("causal", lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), ((4, 2, 4, 8),) * 3),
+    ("convolution", F.conv2d, ((4, 2, 5, 5), (6, 2, 3, 3), (6,))),
+    ("pooled", lambda x: F.max_pool2d(x, 2), ((4, 2, 4, 4),)),
+    ("dropout", _drop, (A,)), ("noise", _noise, (A,)),
+    # losses
+    ("loss", F.mse_loss, (A, A)), ("sum of losses", lambda x, y: F.huber_loss(x, y, reduction="sum"), (A, A)),
+    ("each loss", lambda x, y: F.smooth_l1_loss(x, y, reduction="none"), (A, A)), ("l1", F.l1_loss, (A, A)),
+    ("logits", lambda x, y: F.binary_cross_entropy_with_logits(x, y.sigmoid()), (A, A)),
+    ("probabilities", lambda x: F.cross_entropy(x, torch.nn.functional.softmax(x.detach(), 1)), (A,)),
+    ("classes", lambda x, i: F.cross_entropy(x, i, ignore_index=1), (A, Ints((6,), 4))),
+    ("weighed classes", lambda x, i, w: F.cross_entropy(x, i, w.detach().exp()), (A, Ints((6,), 4), (4,))),
+    ("sum of classes", lambda x, i: F.nll_loss(x, i, reduction="sum"), (C, Ints((2, 4), 6))),
 ]  # fmt: skip
 
 
@@ -53,34 +122,61 @@ def _placed(shape, mesh):
     return itertools.product([R, *(Shard(d) for d in range(len(shape)))], repeat=mesh.ndim)
 
 
-def _compare(name, function, shapes, mesh, choices):
-    wholes = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+def _operands(shapes, mesh):
+    """(operands, which of them are tensors with their placements to try)."""
+    made, places = [], []
+    for shape in shapes:
+        if isinstance(shape, Ints):
+            made.append(torch.randint(0, shape.high, shape.shape))
+        elif isinstance(shape, tuple):
+            made.append(torch.randn(shape, dtype=torch.float64, requires_grad=True))
+        else:
+            made.append(shape)
+        places.append(list(_placed(made[-1].shape, mesh)) if isinstance(made[-1], torch.Tensor) else [None])
+    return made, list(itertools.product(*places))
+
+
+def _distributed(value, mesh, placements):
+    if placements is None:
+        return value
+    made = distribute_tensor(value.detach(), mesh, list(placements), src_data_rank=None)
+    return made.requires_grad_(value.requires_grad)
+
+
+def _compare(what, function, wholes, mesh, choice):
     expected = function(*wholes)
-    pieces = [distribute_tensor(w.detach().requires_grad_(), mesh, list(p))
-              for w, p in zip(wholes, choices, strict=True)]
+    pieces = [_distributed(value, mesh, placements) for value, placements in zip(wholes, choice, strict=True)]
     made = function(*pieces)
-    what = f"{name} of {choices}"
     assert isinstance(made, DTensor) and made.shape == expected.shape, what
+    assert made.to_local().shape == local_geometry(made.shape, mesh, made.placements)[0], (what, made.placements)
     torch.testing.assert_close(made.full_tensor(), expected, msg=what)
-    if expected.dtype.is_floating_point:
-        weights = torch.randn(expected.shape, dtype=torch.float64)
-        expected.backward(weights)
-        made.backward(distribute_tensor(weights, mesh, [R] * mesh.ndim))
-        for whole, piece in zip(wholes, pieces, strict=True):
-            torch.testing.assert_close(piece.grad.full_tensor(), whole.grad, msg=f"gradient of {what}")
+    if not expected.requires_grad:
+        return
+    weights = torch.arange(1.0, expected.numel() + 1, dtype=torch.float64).reshape(expected.shape).cos()
+    whole = [w for w in wholes if isinstance(w, torch.Tensor) and w.requires_grad]
+    piece = [p for p in pieces if isinstance(p, DTensor) and p.requires_grad]
+    grads = torch.autograd.grad(expected, whole, weights, allow_unused=True)
+    parts = torch.autograd.grad(made, piece, distribute_tensor(weights, mesh, [R] * mesh.ndim, src_data_rank=None),
+                                allow_unused=True)
+    for grad, part in zip(grads, parts, strict=True):
+        if grad is not None:
+            torch.testing.assert_close(part.full_tensor(), grad, msg=f"gradient of {what}")
 
 
-@pytest.mark.parametrize("shape", [(2,), (2, 2)], ids=["line", "grid"])
-def test_every_operator_under_all_placements(together, shape):
+@pytest.mark.parametrize("shapes, most", [([(2,)], 4), ([(4,), (2, 2)], 1)], ids=["two", "four"])
+def test_every_operator_under_all_placements(together, shapes, most):
+    """DTENSOR_PLACEMENTS=100000 tries all of them."""
+    most = int(os.environ.get("DTENSOR_PLACEMENTS", most))
+
     def work(rank):
-        mesh = init_device_mesh("cpu", shape)
-        torch.manual_seed(0)
-        for name, function, shapes in OPERATORS:
-            every = list(itertools.product(*(_placed(s, mesh) for s in shapes)))
-            for choices in every[:: max(1, len(every) // (8 if len(shape) == 1 else 3))]:
-                _compare(name, function, shapes, mesh, choices)
+        for mesh in [init_device_mesh("cpu", shape) for shape in shapes]:
+            for number, (name, function, operands) in enumerate(OPERATORS):
+                torch.manual_seed(0)
+                wholes, every = _operands(operands, mesh)
+                for choice in every[number % 2 :: max(1, len(every) // most)]:
+                    _compare(f"{name} of {choice}", function, wholes, mesh, choice)
 
-    together(len(shape) * 2, work)
+    together(math.prod(shapes[0]), work)
 
 
 def test_moving_between_placements(together):
@@ -104,7 +200,7 @@ def test_terms_of_sums(together):
         mesh = init_device_mesh("cpu", (2,))
         part = DTensor.from_local(torch.full((2, 2), 1.0 + rank), mesh, [Partial()])
         assert part.full_tensor().tolist() == [[3, 3], [3, 3]]
-        assert (part + part).placements == (part * 2).placements == (Partial(),)
+        assert (part + part).placements == (part * 2).placements == (part @ part).placements == (Partial(),)
         assert (part * 2).full_tensor()[0, 0] == 6
         assert part.relu().placements == (R,) and (part + 1).full_tensor()[0, 0] == 4
         assert part.sum().item() == 12
@@ -134,6 +230,9 @@ def test_what_is_refused(together):
         piece = distribute_tensor(x, mesh, [S0])
         for call, kind, text in (
             (lambda: piece + x, RuntimeError, r"aten.add.Tensor got mixed torch.Tensor and DTensor"),
+            (lambda: piece.nonzero(), RuntimeError, "aten.nonzero.default: Sharding propagation failed for .Spec.f32"),
+            (lambda: DTensor.from_local(x, mesh, [Partial()]).relu_(), RuntimeError,
+             "aten.relu_.default: in-place operations that require placement changes are not supported"),
             (lambda: distribute_tensor(x, mesh, [Shard(5)]), AssertionError, "Sharding dim 5 greater than tensor ndim"),
             (lambda: distribute_tensor(x, mesh, [S0, S1]), ValueError, "must have the same length as `device_mesh"),
             (lambda: torch.geqrf(piece), NotImplementedError,

@@ -33,7 +33,7 @@ def waiting_briefly() -> Iterator[None]:
     try:
         yield
     finally:
-        del os.environ[_SPINS]
+        os.environ.pop(_SPINS, None)  # another thread that loaded at the same time may have taken it away
 
 
 def _places() -> Iterator[str]:

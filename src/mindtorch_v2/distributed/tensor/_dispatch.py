@@ -89,7 +89,11 @@ def _planned(func: Any, args: tuple, kwargs: dict[str, Any], flat: Sequence[Any]
 
 def _plan(func: Any, args: tuple, kwargs: dict[str, Any], specs: Sequence[DTensorSpec]) -> Plan:
     mesh = specs[0].mesh
-    results, structure = tree_flatten(_on_meta(func, args, kwargs))
+    try:
+        results, structure = tree_flatten(_on_meta(func, args, kwargs))
+    except NotImplementedError as error:
+        raise RuntimeError(f"{func}: Sharding propagation failed for {_shown(specs)}: the shape of its result depends "
+                           "on the elements. Use it on full_tensor().") from error
     metas = [meta_of(r) for r in results if isinstance(r, torch.Tensor)]
     values = {a.name: args[i] if i < len(args) else kwargs.get(a.name, a.default)
               for i, a in enumerate(func._schema.arguments)}
@@ -150,6 +154,8 @@ def _written_as(func: Any) -> Callable | None:
     """What an operator without a strategy is written as."""
     from ..._decomp import decomposition_table
 
+    if func._operator.is_composite:
+        return lambda *args, **kwargs: func._operator.declaration.family.function(*func._schema.bind(args, kwargs))
     return decomposition_table.get(func)
 
 
@@ -175,14 +181,14 @@ def _cheapest(func: Any, call: Call, specs: Sequence[DTensorSpec], dim: int) -> 
 
 
 def _price(spec: DTensorSpec, now: Placement, then: Placement) -> float:
-    """How many elements go between processes, about; cutting a whole tensor costs next to nothing."""
+    """How many elements go between processes, about; a whole tensor is cut, or divided, for next to nothing."""
     if now == then:
         return 0.0
     elements = float(math.prod(spec.shape))
+    if isinstance(now, Replicate):
+        return (2e-6 if isinstance(then, Partial) else 1e-6) * elements
     if isinstance(then, Partial):
         return float("inf")
-    if isinstance(now, Replicate):
-        return 1e-6 * elements
     return elements + 1 if isinstance(now, Cut) else 2 * elements + 1
 
 

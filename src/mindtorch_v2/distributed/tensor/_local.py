@@ -173,7 +173,7 @@ LOCAL: dict[str, Local] = {
     **_many(shaped("size"), "new_zeros new_ones new_empty new_full"), "new_empty_strided": _empty_strided,
     **_many(_counted, "native_group_norm native_group_norm_backward"),
     **_many(_filled, "normal_ uniform_ bernoulli_ random_ exponential_ geometric_ log_normal_ cauchy_"),
-    **_many(_drawn_like, "rand_like randn_like randint_like"), "native_dropout": _dropped,
+    **_many(_drawn_like, "rand_like randn_like randint_like _dropout_noise"), "native_dropout": _dropped,
     "embedding": _embedded, "gather": _gathered,
     **_many(_mean, """
         mse_loss mse_loss_backward smooth_l1_loss smooth_l1_loss_backward huber_loss huber_loss_backward

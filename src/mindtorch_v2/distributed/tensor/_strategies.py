@@ -84,12 +84,13 @@ def _like(placement: Placement, cut: _StridedShard) -> Placement:
     return recut(cut, placement.dim) if isinstance(placement, Shard) else placement
 
 
-def equation(text: str, lacking: Placement | None = P) -> Strategy:
-    """A strategy by names of one letter."""
+def product(text: str, lacking: Placement | None = P) -> Strategy:
+    """A product of two tensors by names of one letter; it is linear in both."""
     given, made = text.split("->")
 
     def strategy(call: Call) -> list[Choice]:
-        return named(call, given.split(",")[: len(call.shapes)], made.split(","), lacking)
+        found = named(call, given.split(",")[: len(call.shapes)], made.split(","), lacking)
+        return [*found, Choice((P, R), (P,)), Choice((R, P), (P,))]
 
     return strategy
 
@@ -132,6 +133,19 @@ def like(call: Call) -> list[Choice]:
     placed: list[Placement] = [R, *(Shard(d) for d in range(len(shape)))]
     parts: list[Placement] = [Partial(op) for op in KINDS]
     return [Choice((p,), (p if same else R,)) for p in placed] + [Choice((p,), (R,)) for p in parts]
+
+
+def noise(call: Call) -> list[Choice]:
+    """What multiplies an operand, one number for each of its elements or for each of its channels."""
+    shape, made = call.shapes[0], call.results[0]
+    return named(call, [range(len(shape))], [_aligned(made, shape)], R)
+
+
+def buffered(call: Call) -> list[Choice]:
+    """An elementwise function with a buffer, which may be empty."""
+    wide = call.shapes[0]
+    names = [range(len(wide)) if own == wide else [] for own in (*call.shapes, *call.results)]
+    return named(call, names[: len(call.shapes)], names[len(call.shapes) :], R)
 
 
 # reductions ----------------------------------------------------------------------------------------------------------
@@ -201,9 +215,8 @@ def added(text: str) -> Strategy:
         wide = call.results[0]
         names = [None if at is None else result[at] for at in _aligned(call.shapes[0], wide)]
         found = named(call, [names, *text.split("->")[0].split(",")], [result], None)
-        if tuple(call.shapes[0]) == tuple(wide):
-            found.append(Choice((P, *named(call, text.split("->")[0].split(","), [result])[-1].inputs), (P,)))
-        return found
+        return found + [Choice((P, *c.inputs), c.outputs) for c in named(call, text.split("->")[0].split(","), [result])
+                        if c.outputs == (P,)]
 
     return strategy
 
@@ -346,7 +359,7 @@ def gathered(call: Call) -> list[Choice]:
     indices = [d if d == at or names[d] is not None else None for d in range(len(shape))][: len(call.shapes[1])]
     found = named(call, [names, indices], [range(len(result))], None)
     if shape and len(result) == len(shape):
-        found.append(Choice((Shard(at), R), (_MaskPartial(offset_shape=tuple(shape), offset_dim=at),)))
+        found.append(Choice((Shard(at), R), (_MaskPartial(offset_shape=shape, offset_dim=at),)))
     return found
 
 
@@ -368,7 +381,7 @@ def indexed(call: Call) -> list[Choice]:
 def embedded(call: Call) -> list[Choice]:
     """Cut along features or indices; or along rows, where a process gives zeros for rows that it does not have."""
     ndim = len(call.shapes[1])
-    rows = Choice((Shard(0), R), (_MaskPartial(offset_shape=tuple(call.shapes[0]), offset_dim=0),))
+    rows = Choice((Shard(0), R), (_MaskPartial(offset_shape=call.shapes[0], offset_dim=0),))
     return [*named(call, [[None, "features"], range(ndim)], [[*range(ndim), "features"]], None), rows]
 
 
@@ -391,6 +404,17 @@ def normalised(call: Call) -> list[Choice]:
             tuple(shape[:kept]) == tuple(call.shapes[0][:kept])) else [None] * len(shape)
 
     return named(call, [names(s) for s in call.shapes], [names(s) for s in call.results])
+
+
+def filled(strategy: Strategy) -> Strategy:
+    """A strategy without the choices that leave processes without elements, of which some functions have no result."""
+
+    def chosen(call: Call) -> list[Choice]:
+        return [c for c in strategy(call) if all(
+            not isinstance(p, Shard) or _none_empty(own[p.dim], call.size)
+            for p, own in zip(c.inputs, call.shapes, strict=True))]
+
+    return chosen
 
 
 def convolution(call: Call) -> list[Choice]:
@@ -460,16 +484,17 @@ def _many(strategy: Strategy, names: str) -> dict[str, Strategy]:
 STRATEGIES: dict[str, Strategy] = {
     **_many(pointwise, """
         clone detach alias _to_copy copy_ fill_ zero_ native_dropout native_dropout_backward where masked_fill
-        lift_fresh normal_ uniform_ bernoulli_ random_ exponential_ geometric_ log_normal_ cauchy_ nan_to_num"""),
+        lift_fresh rsub normal_ uniform_ bernoulli_ random_ exponential_ geometric_ log_normal_ cauchy_ nan_to_num"""),
     **_many(like, """
         zeros_like ones_like empty_like full_like rand_like randn_like randint_like new_zeros new_ones new_empty
         new_full new_empty_strided"""),
+    "_dropout_noise": noise, **_many(buffered, "log_sigmoid_forward log_sigmoid_backward"),
     **_many(reduction, " ".join(_REDUCED)),
     **_many(along, """
         _softmax _log_softmax _softmax_backward_data _log_softmax_backward_data sort topk cumsum cumprod logcumsumexp
         cummax cummin scatter scatter_add scatter_reduce index_add index_copy index_fill renorm"""),
-    "mm": equation("mk,kn->mn"), "bmm": equation("bmk,bkn->bmn"), "mv": equation("mk,k->m"), "dot": equation("k,k->"),
-    "vdot": equation("k,k->"), "addmm": added("mk,kn->mn"), "baddbmm": added("bmk,bkn->bmn"), "addmv": added("mk,k->m"),
+    "mm": product("mk,kn->mn"), "bmm": product("bmk,bkn->bmn"), "mv": product("mk,k->m"), "dot": product("k,k->"),
+    "vdot": product("k,k->"), "addmm": added("mk,kn->mn"), "baddbmm": added("bmk,bkn->bmn"), "addmv": added("mk,k->m"),
     "addr": added("m,n->mn"), "addbmm": added("bmk,bkn->mn"),
     **_many(permuted, "t transpose permute"), "unsqueeze": unsqueezed, "squeeze": squeezed, "expand": expanded,
     **_many(viewed, "view _unsafe_view reshape _reshape_alias"),
@@ -479,9 +504,9 @@ STRATEGIES: dict[str, Strategy] = {
     "index_select": index_selected, "gather": gathered, "index": indexed,
     "embedding": embedded, "embedding_dense_backward": embedding_gradient,
     **_many(normalised, "native_layer_norm native_layer_norm_backward _fused_rms_norm _fused_rms_norm_backward"),
-    **_many(batched(1), "native_group_norm native_group_norm_backward"),
-    "convolution": convolution, "convolution_backward": convolution_gradients,
-    **_many(batched(2, R), """
+    **_many(filled(batched(1)), "native_group_norm native_group_norm_backward"),
+    "convolution": filled(convolution), "convolution_backward": filled(convolution_gradients),
+    **_many(filled(batched(2, R)), """
         _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward
         _scaled_dot_product_efficient_attention _scaled_dot_product_efficient_attention_backward
         _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_backward

@@ -23,7 +23,8 @@ def implicit_replication() -> Iterator[None]:
 
 
 def local_map(func: Callable | None = None, out_placements: Any = None, in_placements: Any = None,
-              in_grad_placements: Any = None, device_mesh: Any = None, *, redistribute_inputs: bool = False) -> Callable:
+              in_grad_placements: Any = None, device_mesh: Any = None, *,
+              redistribute_inputs: bool = False) -> Callable:
     """A function of pieces as one of distributed tensors, whose results lie as `out_placements` say."""
     if func is None:
         return functools.partial(local_map, out_placements=out_placements, in_placements=in_placements,
