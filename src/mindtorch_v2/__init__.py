@@ -166,13 +166,14 @@ _SUBMODULES = frozenset("""
 """.split())
 _ATTRIBUTES = {
     "_core.device_objects": "AcceleratorError Event OutOfMemoryError Stream get_device_module",
-    "_compat.old_names": """DeviceObjType FatalError Tag dequantize detach_copy eig empty_quantized
-                     fake_quantize_per_channel_affine fake_quantize_per_tensor_affine has_cuda has_cudnn has_lapack
-                     has_mkl has_mkldnn has_mps has_openmp has_spectral init_num_threads int_repr is_vulkan_available
+    "_compat.old_names": """DeviceObjType FatalError Tag detach_copy eig empty_quantized has_cuda has_cudnn has_lapack
+                     has_mkl has_mkldnn has_mps has_openmp has_spectral init_num_threads is_vulkan_available
                      lstsq matrix_rank per_channel_affine per_channel_affine_float_qparams per_channel_symmetric
-                     per_tensor_affine per_tensor_symmetric q_per_channel_axis q_per_channel_scales
-                     q_per_channel_zero_points q_scale q_zero_point qscheme quantize_per_channel quantize_per_tensor
-                     quantize_per_tensor_dynamic set_anomaly_enabled solve symeig""",
+                     per_tensor_affine per_tensor_symmetric qscheme set_anomaly_enabled solve symeig""",
+    "_quantized": """_choose_qparams_per_tensor _make_per_channel_quantized_tensor _make_per_tensor_quantized_tensor
+                     dequantize fake_quantize_per_channel_affine fake_quantize_per_tensor_affine int_repr
+                     q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point
+                     quantize_per_channel quantize_per_tensor quantize_per_tensor_dynamic""",
     "_core.checks": """_assert _assert_async _check _check_index _check_is_size _check_not_implemented _check_tensor_all
                   _check_tensor_all_with _check_type _check_value _check_with""",
     "_C": "DisableTorchFunction DisableTorchFunctionSubclass PyTorchFileReader PyTorchFileWriter",
@@ -203,7 +204,8 @@ _ATTRIBUTES = {
     "serialization": "load save",
     "utils.dlpack": "to_dlpack",
     "storage": """BFloat16Storage BoolStorage ByteStorage CharStorage ComplexDoubleStorage ComplexFloatStorage
-                  DoubleStorage FloatStorage HalfStorage IntStorage LongStorage ShortStorage""",
+                  DoubleStorage FloatStorage HalfStorage IntStorage LongStorage QInt32Storage QInt8Storage
+                  QUInt8Storage ShortStorage""",
 }
 _HOME = {attribute: module for module, names in _ATTRIBUTES.items() for attribute in names.split()}
 

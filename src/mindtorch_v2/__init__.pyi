@@ -53,6 +53,9 @@ class LongTensor(Tensor): ...
 from ._core.device_objects import OutOfMemoryError as OutOfMemoryError
 from ._C import PyTorchFileReader as PyTorchFileReader
 from ._C import PyTorchFileWriter as PyTorchFileWriter
+QInt32Storage: Any
+QInt8Storage: Any
+QUInt8Storage: Any
 from .jit import ScriptFunction as ScriptFunction
 from .jit import ScriptModule as ScriptModule
 ShortStorage: Any
@@ -79,6 +82,7 @@ from ._core.checks import _check_tensor_all_with as _check_tensor_all_with
 from ._core.checks import _check_type as _check_type
 from ._core.checks import _check_value as _check_value
 from ._core.checks import _check_with as _check_with
+from ._quantized import _choose_qparams_per_tensor as _choose_qparams_per_tensor
 def _chunk_cat(tensors: Sequence[Tensor], dim: _int, num_chunks: _int, *, out: Tensor | None = None) -> Tensor: ...
 from . import _compat as _compat
 def _conj(input: Tensor) -> Tensor: ...
@@ -492,6 +496,8 @@ def _log_softmax_backward_data(
 from . import _logging as _logging
 from . import _lowrank as _lowrank
 def _lu_with_info(input: Tensor, pivot: _bool = True, check_errors: _bool = True) -> return_types._lu_with_info: ...
+from ._quantized import _make_per_channel_quantized_tensor as _make_per_channel_quantized_tensor
+from ._quantized import _make_per_tensor_quantized_tensor as _make_per_tensor_quantized_tensor
 @overload
 def _native_batch_norm_legit(
     input: Tensor,
@@ -1096,7 +1102,7 @@ def cumulative_trapezoid(y: Tensor, *, dx: _Number = 1, dim: _int = -1) -> Tenso
 from ._core.generator import default_generator as default_generator
 def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def deg2rad_(input: Tensor) -> Tensor: ...
-dequantize: Any
+from ._quantized import dequantize as dequantize
 def det(input: Tensor) -> Tensor: ...
 def detach(self: Any) -> Tensor: ...
 def detach_(self: Any) -> Tensor: ...
@@ -1279,8 +1285,8 @@ def eye(
     requires_grad: _bool = False,
     out: Tensor | None = None,
 ) -> Tensor: ...
-fake_quantize_per_channel_affine: Any
-fake_quantize_per_tensor_affine: Any
+from ._quantized import fake_quantize_per_channel_affine as fake_quantize_per_channel_affine
+from ._quantized import fake_quantize_per_tensor_affine as fake_quantize_per_tensor_affine
 def feature_alpha_dropout(input: Tensor, p: _float, train: _bool) -> Tensor: ...
 def feature_alpha_dropout_(input: Tensor, p: _float, train: _bool) -> Tensor: ...
 def feature_dropout(input: Tensor, p: _float, train: _bool) -> Tensor: ...
@@ -1611,7 +1617,7 @@ int6: _DType
 int64: _DType
 int7: _DType
 int8: _DType
-int_repr: Any
+from ._quantized import int_repr as int_repr
 def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def is_anomaly_check_nan_enabled() -> Any: ...
 def is_anomaly_enabled() -> Any: ...
@@ -2203,11 +2209,11 @@ def prod(
 from . import profiler as profiler
 from ._core.dtype import promote_types as promote_types
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor: ...
-q_per_channel_axis: Any
-q_per_channel_scales: Any
-q_per_channel_zero_points: Any
-q_scale: Any
-q_zero_point: Any
+from ._quantized import q_per_channel_axis as q_per_channel_axis
+from ._quantized import q_per_channel_scales as q_per_channel_scales
+from ._quantized import q_per_channel_zero_points as q_per_channel_zero_points
+from ._quantized import q_scale as q_scale
+from ._quantized import q_zero_point as q_zero_point
 qint32: _DType
 qint8: _DType
 def qr(input: Tensor, some: _bool = True, *, out: Sequence[Tensor] | None = None) -> return_types.qr: ...
@@ -2221,10 +2227,10 @@ def quantile(
     interpolation: _str = 'linear',
     out: Tensor | None = None,
 ) -> Tensor: ...
-quantization: Any
-quantize_per_channel: Any
-quantize_per_tensor: Any
-quantize_per_tensor_dynamic: Any
+from . import quantization as quantization
+from ._quantized import quantize_per_channel as quantize_per_channel
+from ._quantized import quantize_per_tensor as quantize_per_tensor
+from ._quantized import quantize_per_tensor_dynamic as quantize_per_tensor_dynamic
 from . import quasirandom as quasirandom
 quint2x4: _DType
 quint4x2: _DType

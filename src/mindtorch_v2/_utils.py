@@ -137,6 +137,26 @@ def _rebuild_sparse_tensor(layout: Any, data: tuple) -> Tensor:
     return rebuild(layout, data)
 
 
+def _rebuild_qtensor(storage: Any, storage_offset: int, size: tuple[int, ...], stride: tuple[int, ...],
+                     quantizer_params: tuple, requires_grad: bool, backward_hooks: Any) -> Tensor:
+    """A quantized tensor on a storage of its integers."""
+    from ._compat.old_names import per_channel_affine, per_tensor_affine
+    from ._quantized import _INTEGERS, quantized
+
+    scheme, scale, zero_point, *axis = quantizer_params
+    if scheme not in (per_tensor_affine, per_channel_affine) or storage.dtype not in _INTEGERS:
+        raise NotImplementedError(f"the file holds a tensor quantized as {scheme}, of which there are none here")
+    numbers = scale.__class__ is float and zero_point.__class__ is int and not axis
+    tensors = isinstance(scale, Tensor) and isinstance(zero_point, Tensor) and len(axis) == 1 and (
+        axis[0].__class__ is int)
+    if not (numbers if scheme is per_tensor_affine else tensors):
+        raise TypeError("a quantized tensor has a scale and a zero point, or a tensor of each and an axis")
+    if tensors and not (0 <= axis[0] < len(size) and scale.shape == zero_point.shape == (size[axis[0]],)):
+        raise RuntimeError("the scales and zero points of a quantized tensor do not fit its axis")
+    typed = TypedStorage(wrap_storage=storage.untyped(), dtype=_INTEGERS[storage.dtype])
+    return quantized(_rebuild_tensor(typed, storage_offset, size, stride), scale, zero_point, *axis)
+
+
 def _rebuild_device_tensor_from_numpy(data: Any, dtype: dtype_type, device: device_type, requires_grad: bool) -> Tensor:
     from ._core.from_data import from_numpy
 

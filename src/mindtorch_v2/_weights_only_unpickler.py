@@ -13,6 +13,7 @@ from pickle import UnpicklingError
 from types import BuiltinMethodType, MethodType
 from typing import Any
 
+from ._compat.old_names import per_channel_affine, per_tensor_affine
 from ._compat.tensor_types import TENSOR_TYPES
 from ._core import dtype as _dtype
 from ._core.device import META
@@ -35,6 +36,7 @@ _GLOBALS: dict[str, Any] = {
     "torch.storage.TypedStorage": TypedStorage, "torch.storage.UntypedStorage": UntypedStorage,
     **{f"torch.{kind.name}": kind for kind in _dtype.NAMES.values()},
     **{f"torch.{name}": kind for name, kind in TENSOR_TYPES.items()},
+    **{str(scheme): scheme for scheme in (per_channel_affine, per_tensor_affine)},
     **{f"{place}.{name}": kind for name, kind in CLASSES.items() for place in ("torch", "torch.cuda", "torch.npu")},
 }  # fmt: skip
 

@@ -493,11 +493,6 @@ CASES |= {
         "argument 2 of bytearray must be latin1: other codecs are not run",
     ),
     # what is there in PyTorch only
-    "a quantized tensor": (
-        archive(name("torch._utils._rebuild_qtensor")),
-        RuntimeError,
-        "the file holds quantized tensors",
-    ),
     "a nested tensor": (
         archive(name("torch._utils._rebuild_nested_tensor")),
         RuntimeError,

@@ -346,15 +346,14 @@ def test_a_report_of_the_environment() -> None:
 
 
 def test_what_is_not_here_says_so_when_used() -> None:
-    from mindtorch_v2.ao.quantization import QuantStub, quantize_dynamic
+    from mindtorch_v2.ao.quantization import QuantStub, prepare
     from mindtorch_v2.utils.cpp_extension import CppExtension, load, load_inline
     from mindtorch_v2.utils.mobile_optimizer import optimize_for_mobile
 
     for use in (load, load_inline, CppExtension):
         with pytest.raises(NotImplementedError, match="Declare an operator in Python with torch.library.custom_op"):
             use("name")
-    for use in (quantize_dynamic, QuantStub, torch.quantization.quantize_dynamic, optimize_for_mobile,
-                torch.nested.nested_tensor, torch.quantize_per_tensor):
+    for use in (prepare, QuantStub, torch.quantization.prepare, optimize_for_mobile, torch.empty_quantized):
         with pytest.raises(NotImplementedError, match="mindtorch_v2 has no "):
             use()
     with pytest.raises(RuntimeError, match="This function was deprecated since version 1.9 and is now removed"):

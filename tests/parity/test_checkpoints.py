@@ -250,7 +250,6 @@ def test_sparse_tensors_are_carried(
 
 
 ABSENT = {
-    "quantized": lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8),
     "nested": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
 }
 

@@ -20,23 +20,11 @@ class Names(NamedTuple):
     functions: str = ""
 
 
-_IN_FLOAT = "Models run in float32, bfloat16 or float16."
-# By place in the package; another place stands for one whose names, the same objects, it has.
-ABSENT_MODULES: dict[str, Names | str] = {
-    "ao.nn": Names(),
+# By place in the package.
+ABSENT_MODULES: dict[str, Names] = {
     "ao.ns": Names(),
     "ao.pruning": Names("Use torch.nn.utils.prune.",
                         "BaseScheduler BaseSparsifier CubicSL LambdaSL WeightNormSparsifier"),
-    "ao.quantization": Names(_IN_FLOAT, """
-        DeQuantStub FakeQuantize FakeQuantizeBase FixedQParamsFakeQuantize FusedMovingAvgObsFakeQuantize
-        HistogramObserver MinMaxObserver MovingAverageMinMaxObserver MovingAveragePerChannelMinMaxObserver NoopObserver
-        ObserverBase PerChannelMinMaxObserver PlaceholderObserver QConfig QConfigMapping QuantStub QuantWrapper
-        RecordingObserver""", """
-        convert default_eval_fn disable_fake_quant disable_observer enable_fake_quant enable_observer fuse_modules
-        fuse_modules_qat get_default_qat_qconfig get_default_qat_qconfig_mapping get_default_qconfig
-        get_default_qconfig_mapping prepare prepare_qat propagate_qconfig_ quantize quantize_dynamic quantize_qat
-        swap_module"""),
-    "quantization": "ao.quantization",
     "backends.xeon": Names(),
     "distributed.checkpoint.hf_storage": Names("", "HuggingFaceStorageReader HuggingFaceStorageWriter"),
     "export": Names("Run the module itself: there is no ahead-of-time graph here.", "Dim ExportedProgram",
@@ -45,7 +33,8 @@ ABSENT_MODULES: dict[str, Names | str] = {
 }
 
 
-def _fill(module: ModuleType, place: str, names: Names) -> None:
+def fill(module: ModuleType, place: str, names: Names) -> None:
+    """Gives a module names that raise when they are used."""
     for entry in names.classes.split():
         name, _, base = entry.partition(":")
         home, _, kind = f"{_PACKAGE}.{base}".rpartition(".")
@@ -74,12 +63,7 @@ class _Finder:
     @staticmethod
     def exec_module(module: ModuleType) -> None:
         place = module.__name__.removeprefix(_PACKAGE + ".")
-        names = ABSENT_MODULES[place]
-        if isinstance(names, str):
-            original = importlib.import_module(f"{_PACKAGE}.{names}")
-            vars(module).update({name: getattr(original, name) for name in ("__all__", *original.__all__)})
-        else:
-            _fill(module, place, names)
+        fill(module, place, ABSENT_MODULES[place])
 
 
 def attach() -> None:

@@ -15,9 +15,7 @@ has_lapack = has_openmp = has_spectral = True
 has_mkl = has_cuda = has_cudnn = has_mps = False
 _INSTEAD_OF_REMOVED = {"eig": "torch.linalg.eig", "lstsq": "torch.linalg.lstsq", "solve": "torch.linalg.solve",
                        "matrix_rank": "torch.linalg.matrix_rank", "symeig": "torch.linalg.eigh"}
-_QUANTIZATION = """dequantize empty_quantized int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points
-    q_scale q_zero_point quantize_per_channel quantize_per_tensor quantize_per_tensor_dynamic
-    fake_quantize_per_tensor_affine fake_quantize_per_channel_affine"""
+_QUANTIZATION = "empty_quantized"
 
 
 def __getattr__(name: str) -> bool:
@@ -151,6 +149,16 @@ def _moved_to(kind: str) -> Callable:
     return method
 
 
+def _of_quantized(name: str) -> Callable:
+    def method(self: Tensor) -> Any:
+        raise NotImplementedError(f"Could not run 'aten::{name}' with arguments from the 'CPU' backend: only quantized "
+                                  "tensors have it")
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"Raises NotImplementedError: {name} is for quantized tensors."
+    return method
+
+
 def attach() -> None:
     """Adds the methods to Tensor."""
     kept: dict[str, Any] = {
@@ -161,8 +169,9 @@ def attach() -> None:
         "grad_dtype": property(_grad_dtype, _set_grad_dtype), "name": property(lambda self: None),
         "volatile": property(lambda self: False), **{kind: _moved_to(kind) for kind in ("ipu", "mtia", "xpu")},
         **{name: function for name, function in REMOVED.items() if name != "matrix_rank"},
-        **{name: absent_function(f"torch.Tensor.{name}")
-           for name in "int_repr q_scale q_zero_point qscheme reinforce to_mkldnn to_padded_tensor".split()}}
+        **{name: _of_quantized(name) for name in """int_repr q_scale q_zero_point q_per_channel_axis
+           q_per_channel_scales q_per_channel_zero_points qscheme""".split()},
+        **{name: absent_function(f"torch.Tensor.{name}") for name in "reinforce to_mkldnn to_padded_tensor".split()}}
     for name, value in kept.items():
         if name not in vars(Tensor):
             setattr(Tensor, name, value)

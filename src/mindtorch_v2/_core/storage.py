@@ -417,7 +417,7 @@ class TypedStorage:
     def __init__(self, *args: Any, wrap_storage: UntypedStorage | None = None, dtype: Any = None,
                  device: Any = None, _internal: bool = False) -> None:
         self.dtype = get_default_dtype() if dtype is None else dtype
-        if self.dtype.__class__ is not _dtype:
+        if not isinstance(self.dtype, _dtype):
             raise RuntimeError(f"expected torch.dtype, but got {type(dtype)}")
         content = args[0] if args else 0
         if wrap_storage is not None:
@@ -538,7 +538,7 @@ _dtype = dtype
 # The element types that had a storage class of their own; files name the type of a storage by it.
 LEGACY_NAMES = {
     kind: f"{kind.scalar_name}Storage"
-    for kind in OF_ARRAY.values()
+    for kind in (*OF_ARRAY.values(), *(NAMES[name] for name in ("quint8", "qint8", "qint32")))
     if kind.name not in ("uint16", "uint32", "uint64", "complex32") and kind not in FLOAT8
 }
 

@@ -252,6 +252,7 @@ _TENSORS = {f"torch._utils.{entry[0].__name__}": entry for entry in (
     _call(_utils._rebuild_tensor, _ON_STORAGE, 4),
     _call(_utils._rebuild_tensor_v2, (*_ON_STORAGE, FLAG, ANYTHING, METADATA), 6),
     _call(_utils._rebuild_tensor_v3, (*_ON_STORAGE, FLAG, ANYTHING, DTYPE, METADATA), 7),
+    _call(_utils._rebuild_qtensor, (*_ON_STORAGE, TUPLE, FLAG, ANYTHING), 7),
     _call(_utils._rebuild_parameter, (TENSOR, FLAG, ANYTHING), 3),
     _call(_utils._rebuild_parameter_with_state, (TENSOR, FLAG, ANYTHING, STATE), 4),
     _call(_utils._rebuild_meta_tensor_no_storage, (DTYPE, INTEGERS, INTEGERS, FLAG), 4),

@@ -12,16 +12,15 @@ from .._core.device import layout
 _PACKAGE = __package__.partition(".")[0]
 # Where PyTorch has what lies in a module of ours; all other modules have the same name there.
 _HOMES = {"_core.device": "torch", "_core.dtype": "torch", "_compat.tensor_types": "torch",
-          "_core.storage": "torch.storage", "_core.tensor": "torch._tensor", "_core.generator": "torch._C",
-          "_autograd.node": "torch.utils.hooks"}
+          "_compat.old_names": "torch", "_core.storage": "torch.storage", "_core.tensor": "torch._tensor",
+          "_core.generator": "torch._C", "_autograd.node": "torch.utils.hooks"}
 _PLACES = {("torch._tensor", "Tensor"): "torch",
            ("torch.nn.modules.pixelshuffle", "ChannelShuffle"): "torch.nn.modules.channelshuffle"}
 # Where to look for what a module named in a file does not have; a prefix of that module's name decides.
 _OUR_HOMES = {"torch.nn.modules": "nn", "torch.optim": "optim", "torch.nn.functional": "nn.functional",
               "torch._C._nn": "nn.functional", "torch._C": "", "torch": ""}
 # What files of PyTorch may hold that there is not here, by the names that tell so.
-_ABSENT_KINDS = {"torch._utils._rebuild_qtensor": "quantized tensors",
-                 "torch._utils._rebuild_nested_tensor": "nested tensors"}
+_ABSENT_KINDS = {"torch._utils._rebuild_nested_tensor": "nested tensors"}
 
 
 def torch_name(obj: Any, name: str | None = None) -> tuple[str, str]:

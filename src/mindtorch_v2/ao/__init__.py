@@ -1,4 +1,4 @@
-"""torch.ao: quantization and pruning of models, of which only the names are here."""
+"""torch.ao: dynamic quantization of models; of the rest only the names are here."""
 
 import importlib as _importlib
 from typing import Any as _Any
