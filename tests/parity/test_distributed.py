@@ -58,6 +58,21 @@ def test_checkpoints_go_both_ways(tmp_path):
 
 
 @pytest.mark.parametrize("size", [2, 4])
+def test_pipelines_train_as_one_process_does(tmp_path, size):
+    """A GPT in stages, by each schedule: the losses of PyTorch's run of the program and of one process."""
+    program, steps = str(HERE / "pipeline.py"), "20"
+    results = {}
+    for name, launcher, processes in (("theirs", [], size), ("ours", OURS, size), ("alone", OURS, 1)):
+        (tmp_path / name).mkdir()
+        together(launcher, processes, program, str(tmp_path / name), steps)
+        results[name] = [[float(loss) for loss in line.split()] for line in lines_of(tmp_path / name, processes)[-1]]
+    for theirs, ours in zip(results["theirs"], results["ours"], strict=True):
+        assert len(ours) == 20
+        assert ours == pytest.approx(theirs, abs=5e-5)
+        assert ours == pytest.approx(results["alone"][0], abs=5e-5)
+
+
+@pytest.mark.parametrize("size", [2, 4])
 def test_collectives_through_mpi_give_the_same(tmp_path, size):
     pytest.importorskip("mpi4py", reason="the extra mpi")
     mpiexec = shutil.which("mpiexec", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))

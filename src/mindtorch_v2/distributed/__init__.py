@@ -24,7 +24,7 @@ __all__ = [  # noqa: PLE0604 - names of strings
     "QueueEmptyError", "TCPStore", "is_available", "register_rendezvous_handler", "rendezvous",
 ]
 _SUBMODULES = ("_composable", "algorithms", "checkpoint", "constants", "device_mesh", "elastic", "fsdp", "launch", "nn",
-               "optim", "rpc", "run", "tensor")
+               "optim", "pipelining", "rpc", "run", "tensor")
 _ELSEWHERE = {"DeviceMesh": "device_mesh", "init_device_mesh": "device_mesh", "GradBucket": "_gradients",
               "ProcessGroupGloo": "_engines.embedded", "ProcessGroupNCCL": "_engines.nccl",
               "_broadcast_coalesced": "_gradients", "_verify_params_across_processes": "_gradients"}
