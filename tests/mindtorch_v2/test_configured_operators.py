@@ -28,6 +28,47 @@ def test_layout_of_results_of_a_turned_matrix(call, strides):
     assert call(turned()).stride() == strides
 
 
+def laid(shape, strides):
+    """Ones that lie so."""
+    return torch.empty_strided(shape, strides).fill_(1.0)
+
+
+@pytest.mark.parametrize("call, strides", [
+    (lambda: torch.ones(()).expand(1, 3) * torch.ones(3, 1).t(), (1, 1)),
+    (lambda: torch.ones(1, 3, 2, 1) * laid((1, 1, 2, 1), (1, 2, 1, 2)), (6, 2, 1, 2)),
+    (lambda: torch.atan2(torch.ones(3, 2, 1), laid((1, 2, 1), (1, 1, 6))), (2, 1, 2)),
+    (lambda: laid((1, 3, 3), (3, 3, 1)) * torch.ones(()), (3, 3, 1)),
+    (lambda: laid((1, 3), (1, 1)) + 1, (1, 1)),
+    (lambda: laid((1, 3), (1, 1)) + laid((1, 3), (1, 1)), (3, 1)),
+    (lambda: torch.where(laid((1, 3), (1, 1)) > 0, torch.ones(1, 1), torch.ones(1, 1)), (1, 1)),
+    (lambda: torch.nn.functional.leaky_relu(laid((1, 3, 2, 1), (6, 1, 3, 6))), (6, 1, 3, 3)),
+    (lambda: laid((1, 3, 2, 1), (6, 1, 3, 6)) * laid((1, 3, 2, 1), (6, 1, 3, 6)), (6, 1, 3, 3)),
+    (lambda: laid((2, 1, 2, 2), (4, 4, 2, 1)) * laid((2, 1, 2, 1), (1, 2, 2, 1)), (4, 8, 2, 1)),
+    (lambda: torch.ones(2, 1, 3).expand(2, 2, 3) * torch.ones(3, 2).double().t(), (6, 3, 1)),
+    (lambda: torch.ones(2, 1, 3).expand(2, 2, 3) * torch.ones(3, 2).t(), (6, 1, 2)),
+    (lambda: laid((2, 1, 1, 1), (1, 2, 1, 6)).flip(0), (1, 2, 1, 6)),
+])
+def test_strides_of_results_where_dimensions_of_size_1_lie_anyhow(call, strides):
+    assert {call().stride() for _ in range(120)} == {strides}  # by NumPy, then by compiled code
+
+
+def test_geometries_are_remembered_for_the_place_in_the_storage():
+    base = torch.arange(10.0)
+    for begin in (0, 3, 5, 0, 3, 5):
+        part = base[begin : begin + 4]
+        assert part.as_strided((2,), (2,)).tolist() == [begin, begin + 2.0]
+        assert part.as_strided((2,), (2,), 1).tolist() == [1.0, 3.0]
+    torch.ones(10).as_strided((2, 2), (4, 1), 4)
+    with pytest.raises(RuntimeError, match="out of bounds for storage of size 28"):
+        torch.ones(7).as_strided((2, 2), (4, 1), 4)
+    numbers = torch.arange(10.0)
+    for begin in (0, 2, 4, 0, 2):
+        assert torch.view_as_complex(numbers[begin : begin + 4].view(2, 2)).tolist() == [
+            complex(begin, begin + 1), complex(begin + 2, begin + 3)]
+    with pytest.raises(RuntimeError, match="storage_offset divisible by 2"):
+        torch.view_as_complex(numbers[1:5].view(2, 2))
+
+
 def test_gradients_of_zeros_where_nothing_depends():
     x, a, b = turned().requires_grad_(), torch.ones(2), torch.ones(3)
     torch.addr(x, a, b, beta=0).sum().backward()

@@ -41,6 +41,15 @@ def contiguous_strides(shape: tuple[int, ...], step: int = 1) -> tuple[int, ...]
     return tuple(reversed(strides))
 
 
+def channels_last_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Element strides of a 4- or 5-dimensional tensor whose channels are innermost."""
+    strides, step = [0] * len(shape), 1
+    for d in (1, *range(len(shape) - 1, 1, -1), 0):
+        strides[d] = step
+        step *= max(shape[d], 1)
+    return tuple(strides)
+
+
 def is_dense(array: Any) -> bool:
     """Whether the elements fill a stretch of memory, each once, in whatever order of dimensions."""
     step = array.itemsize

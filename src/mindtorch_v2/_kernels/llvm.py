@@ -498,7 +498,7 @@ def shared_functions() -> str:
     from .library import shapes
 
     module = Module()
-    for name, written, count in ((SHARED[0], shapes.alike, 3), (SHARED[1], shapes.spread, 7)):
+    for name, written, count in ((SHARED[0], shapes.alike, 3), (SHARED[1], shapes.spread, 8)):
         module.function(read_function(written, name, ["i64"] * count), "")
     return module.text()
 

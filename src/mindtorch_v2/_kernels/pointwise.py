@@ -214,10 +214,11 @@ def spread_module(expression: Expression, kinds: Sequence[str], out: str, patter
     total, rank = len(arrays), shapes.RANK
     body.head += [f"  %geometry = alloca [{5 + total + (rank - 1) * (2 + total)} x i64], align 16",
                   f"  %dims = alloca [{rank} x i64], align 16", f"  %last = alloca [{total} x i64], align 16"]
-    module.declare("@mindtorch_spread", "declare i64 @mindtorch_spread(i64, i64, i64, i64, i64, i64, i64)")
+    module.declare("@mindtorch_spread", "declare i64 @mindtorch_spread(i64, i64, i64, i64, i64, i64, i64, i64)")
     places = [body.line(f"ptrtoint ptr %{name} to i64") for name in ("given", "geometry", "dims", "last")]
-    ndim = body.line(f"call i64 @mindtorch_spread(i64 {places[0]}, i64 {total}, i64 {ir.SIZES[out]}, i64 {CHUNK}, "
-                     f"i64 {places[1]}, i64 {places[2]}, i64 {places[3]})")
+    plain = int(set(pattern) <= {"array", "any"})  # a number may be an operand of another shape
+    ndim = body.line(f"call i64 @mindtorch_spread(i64 {places[0]}, i64 {total}, i64 {plain}, i64 {ir.SIZES[out]}, "
+                     f"i64 {CHUNK}, i64 {places[1]}, i64 {places[2]}, i64 {places[3]})")
     entry.unless(body.line(f"icmp sgt i64 {ndim}, 0"), "refused")
     made = _new_array(entry, out, body.line(f"trunc i64 {ndim} to i32"), "%dims")
     by_name = {array.name: given for given, array in arrays}

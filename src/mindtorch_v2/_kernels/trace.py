@@ -141,6 +141,10 @@ class Number(Symbol):
         made = Node("neg", self.given.type, (self.given,))
         return Number(self.program, f"(-{self.text})", -self.value, made, self.np)
 
+    def __abs__(self) -> "Number":
+        made = Node("abs", self.given.type, (self.given,))
+        return Number(self.program, f"abs({self.text})", abs(self.value), made, self.np)
+
     def _combined(self, op: str, other: Any, swapped: bool) -> Any:
         """A number of numbers; NotImplemented with arrays."""
         value = other.value if isinstance(other, Number) else other

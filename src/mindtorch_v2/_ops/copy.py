@@ -20,16 +20,19 @@ from .._core.dtype import (
     OF_ARRAY,
     REDUCED,
     as_dtype,
+    bfloat16,
     cast,
     complex32,
     copied,
     dtype,
     finfo,
     float8_e4m3fn,
+    float16,
+    float32,
     float64,
     iinfo,
 )
-from .._core.geometry import contiguous_strides, is_dense
+from .._core.geometry import channels_last_strides, contiguous_strides, is_dense
 from .._core.tensor import _NO_BYTES, Tensor, element_strides
 from .._dispatch.callers import device_keys
 from .._dispatch.keys import modes
@@ -55,15 +58,6 @@ from ._declare.rules import (
 from ._declare.samples import case, cases, error, t, unary
 
 # geometry ------------------------------------------------------------------------------------------------------------
-
-
-def channels_last_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Element strides of a 4- or 5-dimensional tensor whose channels are innermost."""
-    strides, step = [0] * len(shape), 1
-    for d in (1, *range(len(shape) - 1, 1, -1), 0):
-        strides[d] = step
-        step *= max(shape[d], 1)
-    return tuple(strides)
 
 
 def suggested_strides(self: Tensor, shape: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -133,12 +127,15 @@ def preserved_strides(self: Tensor, wanted: memory_format | None) -> tuple[int, 
 
 
 @functools.lru_cache(4096)
-def _packed(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Sizes of a row-major array, and the order of its dimensions in which it has these strides; None if it has not."""
-    order = sorted(range(len(shape)), key=lambda d: (-strides[d], d))
+def _packed(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[tuple[int, ...], ...] | None:
+    """Sizes of a row-major array, and the order of its dimensions in which it has these strides; None if it has not.
+
+    Then the order that leads back.
+    """
+    order = tuple(sorted(range(len(shape)), key=lambda d: (-strides[d], d)))
     sizes, axes = tuple([shape[d] for d in order]), tuple([order.index(d) for d in range(len(shape))])
     made = contiguous_strides(sizes)
-    return (sizes, axes) if 0 not in shape and tuple([made[d] for d in axes]) == strides else None
+    return (sizes, axes, order) if 0 not in shape and tuple([made[d] for d in axes]) == strides else None
 
 
 def uninitialised(spec: Spec, xp: Any = None) -> Any:
@@ -260,15 +257,28 @@ class Copies(ArrayFamily):
 _LARGE = 1 << 14  # elements from which on copies are shared out among threads
 
 
+@functools.cache
+def _casts_as_c(kind: np.dtype, wanted: np.dtype) -> bool:
+    """Whether NumPy's own cast between two types is that of C, and takes one step."""
+    if {kind, wanted} in ({float32.np, float16.np}, {float32.np, bfloat16.np}):
+        return True
+    return kind not in REDUCED and wanted not in REDUCED and kind.kind not in "cV" and wanted.kind != "V"
+
+
 def _copied(xp: Any, self: Any, spec: Spec) -> Any:
     if not at_hand(self):  # it comes from another device
         self = self.to_host()
     kind, wanted = self.dtype, spec.dtype.np
-    if spec.strides is None and self.size < _LARGE:
-        if kind is wanted:
+    if self.size < _LARGE:
+        strides = spec.strides
+        if kind is wanted and strides is None:
             return self.copy()
-        if kind not in REDUCED and wanted not in REDUCED and kind.kind not in "cV" and wanted.kind != "V":
-            return self.astype(wanted, order="C")
+        if kind is wanted or _casts_as_c(kind, wanted):
+            if strides is None:
+                return self.astype(wanted, order="C")
+            packed = _packed(spec.shape, strides)
+            if packed is not None:
+                return self.transpose(packed[2]).astype(wanted, order="C").transpose(packed[1])
     made = uninitialised(spec)
     store(xp, made, self)
     return made

@@ -8,6 +8,7 @@ import numpy as np
 from .._backends.interface import Backend
 from .._core.device import META, contiguous_format
 from .._core.dtype import bool_, dtype, get_default_dtype, int32, int64, promote_types
+from .._core.geometry import channels_last_strides
 from .._core.storage import MOST_DIMS, refuse_rank
 from .._core.tensor import Tensor, element_strides, wrap, wrapped_dim
 from .._dispatch.registry import Operator, registry
@@ -17,7 +18,7 @@ from ._declare.op import composite, function_of, op
 from ._declare.out import JOINED
 from ._declare.rules import Spec, common_dtype, copied_strides, shape_text, type_text
 from ._declare.samples import case, cases, error, ints, t, values
-from .copy import channels_last_strides, stored_number, suggested_strides, uninitialised
+from .copy import stored_number, suggested_strides, uninitialised
 from .create import checked_size
 from .view import atleast_1d, atleast_2d, atleast_3d, warn_once
 

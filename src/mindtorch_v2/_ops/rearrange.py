@@ -11,9 +11,9 @@ from ._declare.batch import Call, Result, in_front, shifted
 from ._declare.families import moves
 from ._declare.op import composite, op
 from ._declare.out import Out
-from ._declare.rules import Spec, pointwise_strides, shape_text
+from ._declare.rules import Spec, shape_text
 from ._declare.samples import bools, case, cases, error, ints, t
-from .copy import store, suggested_strides, uninitialised
+from .copy import preserved_strides, store, suggested_strides, uninitialised
 from .create import FACTORY, Factory, checked_size
 from .reduce import contiguous, joined, reduced_dims
 
@@ -22,7 +22,7 @@ from .reduce import contiguous, joined, reduced_dims
 
 def _flip_spec(self: Tensor, dims: Sequence[int]) -> Spec:
     reduced_dims(dims, self._array.ndim)
-    return Spec(self._array.shape, self.dtype, pointwise_strides(self._array.shape, [self]))
+    return Spec(self._array.shape, self.dtype, preserved_strides(self, None))
 
 
 def _flip(xp: Any, self: Any, dims: Sequence[int], spec: Spec) -> Any:

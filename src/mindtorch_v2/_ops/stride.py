@@ -16,7 +16,7 @@ from .._dispatch.keys import BACKENDS, INFERENCE_MASK, DispatchKey, changed_mode
 from .._dispatch.registry import Operator, registry
 from ._declare.aten import LEAF, Aten
 from ._declare.batch import Call, Result, in_front
-from ._declare.families import Composite, Family, view
+from ._declare.families import Composite, Family, View, view
 from ._declare.op import composite, function_of, op
 from ._declare.out import EXACT
 from ._declare.rules import shape_text
@@ -98,7 +98,7 @@ def _as_strided_each(call: Call) -> Result:
 _as_strided_view = function_of(op(
    "_as_strided(Tensor(a) self, int[] size, int[] stride, int storage_offset, int[] self_stride, int self_offset) -> "
    "Tensor(a)",
-   kernel=view(_as_strided), grad=dict(self=_as_strided_grad), public="", batch=_as_strided_each,
+   kernel=View(_as_strided, by_place=True), grad=dict(self=_as_strided_grad), public="", batch=_as_strided_each,
    aten=Aten(name="as_strided", values=lambda self, size, stride, offset, *own: (self, size, stride, offset))))
 
 
@@ -196,7 +196,7 @@ def _view_as_real(self: Tensor) -> tuple:
 
 view_as_complex: Callable = function_of(op(
    "view_as_complex(Tensor(a) self) -> Tensor(a)",
-   kernel=view(_view_as_complex), grad=dict(self=lambda grad: view_as_real(grad)), public="torch",
+   kernel=View(_view_as_complex, by_place=True), grad=dict(self=lambda grad: view_as_real(grad)), public="torch",
    samples=cases(error(RuntimeError, "Tensor must have a last dimension of size 2", t(2, 3))), batch=in_front,
    autocast=dict(cpu="float32")))
 view_as_real: Callable = function_of(op(

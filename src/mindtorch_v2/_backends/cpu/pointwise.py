@@ -16,6 +16,7 @@ from ..._core.geometry import collapsed, contiguous_strides
 from ..._dispatch.registry import Operator
 from ..._kernels import ir, llvm, pointwise
 from ..._kernels.library.shapes import LARGEST
+from ..._kernels.math import FUNCTIONS as math_functions
 from ..._kernels.trace import Expression, Untraceable
 from ..._ops._declare.rules import check_overlap, common_dtype, overlaps_itself, pointwise_strides
 from .jit.calls import DUE, DUE_LATER, Code
@@ -25,6 +26,7 @@ _PLANS, _VARIANTS = 4096, 16  # layouts kept for one operator, and kinds of numb
 _UNTRACEABLE = (Untraceable, TypeError, AttributeError, ValueError, OverflowError, NotImplementedError)
 Plan = tuple[Callable[..., bool] | None, Callable]
 _FEW_STEPS = 6  # of an expression, each of which NumPy takes an array function for
+_FUNCTION_STEPS = 8  # that a function stands for which NumPy has no loop for
 _COUNTED = frozenset((int, float))
 _SINGLE = {None: "_Py_NoneStruct", True: "_Py_TrueStruct", False: "_Py_FalseStruct"}
 
@@ -130,8 +132,7 @@ class Compiled:
             else:
                 def make() -> str:
                     return pointwise.flat_module(expression, kinds, out, pattern, into=self.inplace)
-            steps = sum(1 for node in expression.node.walk() if node.args)
-            due = DUE_LATER if steps <= _FEW_STEPS else DUE
+            due = DUE_LATER if _array_functions(expression.node) <= _FEW_STEPS else DUE
             known = self.codes[key] = (Code(make, due=due), expression)
         return known
 
@@ -188,6 +189,13 @@ class Compiled:
             return None if not done else True if inplace else made
 
         return run
+
+
+def _array_functions(node: ir.Node) -> int:
+    """About how many array functions NumPy computes an expression with."""
+    steps = [step for step in node.walk() if step.args]
+    own = [s.op for s in steps if s.op in math_functions or f"{s.op}_{s.type}" in math_functions]
+    return len(steps) + (_FUNCTION_STEPS - 1) * sum(not hasattr(np, op) for op in own)
 
 
 def inner_of(strides: Sequence[Sequence[int]], kinds: Sequence[str]) -> str:

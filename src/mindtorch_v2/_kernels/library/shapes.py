@@ -29,13 +29,16 @@ def alike(arrays, sizes, count):
 
 
 @function
-def spread(arrays, count, itemsize, chunk, geometry, dims, last):
+def spread(arrays, count, plain, itemsize, chunk, geometry, dims, last):
     """The number of dimensions of what arrays broadcast to, with its sizes in `dims`; -1 where others have to do it.
 
     `geometry` is filled as `pointwise.geometry_of` says, for a result in C order: what PyTorch makes unless the strides
-    of an array fall towards the front. `last` is room for one word an array.
+    of an array fall towards the front, those of dimensions of size 1 among them. Only of arrays that are all contiguous
+    and of one shape it does not look at these; `plain` is 1 if they may be the only operands. `last` is room for one
+    word an array.
     """
     rank = 0
+    odd = 0
     for k in range(count):
         rank = max(rank, peek32(peek(arrays + 8 * k) + 24))
         poke(last + 8 * k, 0)
@@ -57,14 +60,28 @@ def spread(arrays, count, itemsize, chunk, geometry, dims, last):
                         return -1
                     size = own
             if step != 0:
-                if step < peek(last + 8 * k):
-                    return -1
-                poke(last + 8 * k, step)
+                if 2 * step + 1 < peek(last + 8 * k):
+                    odd = 1
+                poke(last + 8 * k, 2 * step + 1)
             poke(row + 8 * (1 + k), step)
+        for k in range(count):
+            array = peek(arrays + 8 * k)
+            at = 8 * (peek32(array + 24) - 1 - d)
+            # of another shape, or by NumPy's flag not C-contiguous
+            if at < 0 or peek32(array + 64) & 1 == 0 or peek(peek(array + 32) + at) != size:
+                plain = 0
+            if at >= 0 and size == 1:  # its stride tells of the order, too; one like that of a longer one comes first
+                step = 2 * peek(peek(array + 40) + at)
+                if step != 0:
+                    if step < peek(last + 8 * k):
+                        odd = 1
+                    poke(last + 8 * k, step)
         poke(row, itemsize * total)
         poke(geometry if d == 0 else row - 8, size)
         poke(dims + 8 * (rank - 1 - d), size)
         total *= size
+    if odd == 1 and plain == 0:
+        return -1
     if rank == 0 or total > LARGEST:
         return -1
     length = peek(geometry)

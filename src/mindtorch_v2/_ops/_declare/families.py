@@ -617,14 +617,16 @@ class View(Family):
     value is another element type. With `several`, it gives a list of them.
     `array(ndarray, *arguments)`, or an expression of the array `a` and the arguments, is the same by NumPy's own view
     functions, for operators that leave the offset: a shortcut, since a view should cost no more than its call. It may
-    give None. Meta and CPU agree on every sample.
+    give None. Meta and CPU agree on every sample. `by_place` says that `geometry` looks where in its storage a tensor
+    begins, and how long that is.
     """
 
     is_view = True
 
     def __init__(self, geometry: Callable, array: "Callable | str | None" = None, *, several: bool = False,
-                 names: dict[str, Any] | None = None) -> None:
+                 names: dict[str, Any] | None = None, by_place: bool = False) -> None:
         self.geometry, self.array, self.several, self.names = geometry, array, several, names or {}
+        self.by_place = by_place
 
     def array_call(self, operator: Operator, args: Sequence[Any], made: Any) -> tuple[Callable, Sequence[int]] | None:
         given = args[0]._array
@@ -712,12 +714,14 @@ class View(Family):
         def found_out(source: Tensor, args: tuple) -> tuple | None:
             array = source._array
             try:
-                made = self._geometry_of_layout(twin_of((source, *args)))
+                made = (self.geometry(source, *args) if self.by_place else
+                        self._geometry_of_layout(twin_of((source, *args))))
             except Unplannable:
                 return None
             if any(0 in shape for shape, *_ in (made if self.several else [made])) or len(made) > 64:
                 return None
-            own = array.flags.c_contiguous and array.dtype.isbuiltin == 1  # then it is a buffer for NumPy
+            # Then it is a buffer for NumPy; a geometry by place may reach beyond it.
+            own = array.flags.c_contiguous and array.dtype.isbuiltin == 1 and not self.by_place
             if self.several:
                 return own, array.dtype, made
             return own, made[3] if len(made) > 3 else array.dtype, made[:3]
@@ -729,6 +733,8 @@ class View(Family):
             "__opname__": f"{operator.name} cpu", **self.names,
         }  # fmt: skip
         key = ", ".join(map(key_part, arguments))
+        if self.by_place:
+            key += f", {arguments[0].name}._offset, {arguments[0].name}._shared_storage().nbytes()"
         kernel = compile_function(name, planned_view_source(name, arguments, key, several=self.several), dict(scope))
         expression = self._expression(arguments)
         if expression is None:

@@ -69,7 +69,9 @@ def functional_source(name: str, arguments: Sequence[Argument], *, is_ufunc: boo
         work += ["except ValueError:", f"    plan(operator, ({names},))", "    raise"]
     lines += [*work, "if r.__class__ is not ndarray: r = asarray(r)"]
     # Where the result lies unlike the first operand, PyTorch's strides may not be NumPy's.
-    unlike = "a.strides != r.strides and any(a.strides)" if len(operands) > 1 else "not a.flags.c_contiguous"
+    unlike = "not a.flags.c_contiguous"
+    if len(operands) > 1:
+        unlike = "a.strides != r.strides and any(a.strides) or 1 in r.shape"
     lines += [f"if {unlike}: r = laid_out(r, ({''.join(a.name + ', ' for a in operands)}))"]
     lines += ["made = new(Tensor)", "made._array = r", "return made"]
     return _function(name, names, lines)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..._core.deferred import Deferred
+from ..._core.device import CPU
 from ..._core.dtype import (
     BOOL,
     COMPUTE,
@@ -22,7 +23,7 @@ from ..._core.dtype import (
     of_number,
     promote_types,
 )
-from ..._core.geometry import contiguous_strides, is_dense
+from ..._core.geometry import channels_last_strides, contiguous_strides, is_dense
 from ..._core.planning import refuse_in_plans
 from ..._core.tensor import _NO_BYTES, Tensor, element_strides
 from ..._core.warn import warn_once
@@ -146,9 +147,21 @@ def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 
 def pointwise_strides(shape: tuple[int, ...], operands: Sequence[Any]) -> tuple[int, ...] | None:
     """Element strides of a pointwise result of tensors and numbers; None if they are contiguous."""
-    return _combined_strides(shape, tuple([
-        _NUMBER_GEOMETRY if t.__class__ in NUMBERS else (t._array.shape, element_strides(t._array)) for t in operands
-    ]))
+    given = [_NUMBER_GEOMETRY if t.__class__ in NUMBERS else (t._array.shape, element_strides(t._array))
+             for t in operands]
+    tensors = [t for t in operands if t.__class__ not in NUMBERS]
+    if any(t._array.dtype is not tensors[0]._array.dtype for t in tensors) and tensors[0]._device is CPU:
+        common = common_dtype(operands).np
+        given = [geometry if t.__class__ in NUMBERS or t._array.dtype == common else _cast_geometry(*geometry)
+                 for t, geometry in zip(operands, given, strict=True)]
+    return _combined_strides(shape, tuple(given))
+
+
+def _cast_geometry(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape and element strides of an operand that is brought to the common type first, as on the CPU."""
+    if 0 in shape or _lies_densely(shape, strides, sorted(range(len(shape)), key=strides.__getitem__)):
+        return shape, strides
+    return shape, copied_strides(shape, strides) or contiguous_strides(shape)
 
 
 def copied_strides(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -165,6 +178,8 @@ def _combined_strides(shape: tuple[int, ...], operands: tuple) -> tuple[int, ...
     if all(own_shape == shape for own_shape, _ in operands):
         if 0 in shape or all(_lies_densely(shape, strides, range(len(shape) - 1, -1, -1)) for _, strides in operands):
             return None
+        if len(shape) == 4 and all(_lies_densely(shape, strides, (1, 3, 2, 0)) for _, strides in operands):
+            return channels_last_strides(shape)
         first = operands[0][1]
         if all(strides == first for _, strides in operands):
             if _lies_densely(shape, first, sorted(range(len(shape)), key=first.__getitem__)):

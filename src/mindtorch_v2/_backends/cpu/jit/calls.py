@@ -21,7 +21,7 @@ _AT_ONCE = os.environ.get("MINDTORCH_JIT") == "now"  # compile before the first 
 _OFTEN, _MUCH = 8, 1 << 17  # calls, and elements in all, after which compiling begins in the background
 DUE, _DUE_ELEMENTS = 32, 1 << 21  # calls, and elements in all, with which machine code takes over
 _DUE_SOON = 8  # calls, where many operators run in the place of the kernel; compiling begins with the first
-DUE_LATER = 200  # calls, where NumPy has a loop of its own, so that there is less to gain
+DUE_LATER = 100  # calls, where NumPy has a loop of its own, so that there is less to gain
 _LARGE = 1 << 19  # elements of one call that is worth waiting for the compiler
 
 _LIBRARY, _PLAIN = llvm.__package__ + ".", frozenset((bool, int, float, str))
