@@ -14,8 +14,10 @@ def one_like(x):
 @function
 def by_recurrence(x, n, first, *, step):
     """Degree n of polynomials of which degree 0 is 1 and degree 1 is `first`; 0 where n is negative."""
-    degree = int64((n if n < 1e15 else 1e15) if n > -1.0 else -1.0)
     before = one_like(x)
+    if n < 1.0:  # first, since a loop costs more than all else
+        return before if n > -1.0 else 0.0 * before
+    degree = int64((n if n < 1e15 else 1e15) if n > -1.0 else -1.0)
     now = first
     k = 1
     while k < degree and now == now and k <= _MOST:
@@ -147,8 +149,9 @@ def legendre_step(x, k, before, now):
 @function
 def hermite(x, n, first, limit, *, step):
     """By recurrence; degrees above the limit give NaN."""
-    value = by_recurrence(x, limit if n > limit else n, first, step=step)
-    return nan if n >= limit + 1.0 else value
+    if n >= limit + 1.0:
+        return nan
+    return by_recurrence(x, n, first, step=step)
 
 
 @function
