@@ -1,6 +1,8 @@
 """Programs over several processes do the same under PyTorch's gloo and here: collectives, and training with DDP."""
 
+import contextlib
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -17,9 +19,12 @@ OURS = ["-m", "mindtorch_v2"]
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nobody listens at, below those that systems give to whoever asks for any."""
+    while True:
+        port = random.SystemRandom().randrange(10_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def together(launcher: list[str], size: int, *command: str, **more: str) -> None:
@@ -89,11 +94,14 @@ def test_collectives_through_mpi_give_the_same(tmp_path, size):
     assert lines_of(tmp_path / "ours", size) == lines_of(tmp_path / "theirs", size)
 
 
-@pytest.mark.parametrize("model", ["mlp", "resnet", "gpt"])
-def test_training_has_the_same_losses(tmp_path, model):
+# At 0.05 the ResNet's float32 losses leave those of float64 by 6e-3 within 50 steps in PyTorch itself (random labels,
+# activations change their sign). What float64 gives shows that nothing but rounding is different.
+@pytest.mark.parametrize("model, options", [("mlp", []), ("gpt", []), ("resnet", ["float32", "0.002"]),
+                                            ("resnet", ["float64", "0.05"])])
+def test_training_has_the_same_losses(tmp_path, model, options):
     losses = []
     for name, launcher in (("theirs", []), ("ours", OURS)):
-        together(launcher, 2, str(HERE / "training.py"), model, "50", str(tmp_path / name))
+        together(launcher, 2, str(HERE / "training.py"), model, "50", str(tmp_path / name), *options)
         losses.append([float(line) for line in (tmp_path / name).read_text().splitlines()[:-1]])
     theirs, ours = losses
     assert len(ours) == 50

@@ -1,6 +1,6 @@
 """Trains a model with DistributedDataParallel; rank 0 writes the loss of each step and the time of one.
 
-    python training.py MODEL STEPS FILE, in every process, with a launcher's variables
+    python training.py MODEL STEPS FILE [TYPE RATE], in every process, with a launcher's variables
 """
 
 import sys
@@ -80,13 +80,14 @@ def main() -> None:
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     torch.manual_seed(0)
+    kind, rate = sys.argv[4:] or ("float32", "0.05")
     model, batch, criterion = made(name)
-    ddp = nn.parallel.DistributedDataParallel(model)
-    # Labels are random: at a higher rate rounding errors of the convolutions grow from step to step.
-    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.002 if name == "resnet" else 0.05, momentum=0.9)
+    ddp = nn.parallel.DistributedDataParallel(model.to(getattr(torch, kind)))
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=float(rate), momentum=0.9)
     losses, times = [], []
     for step in range(steps):
         x, y = batch(rank, step)
+        x = x.to(getattr(torch, kind)) if x.is_floating_point() else x
         began = time.perf_counter()
         optimizer.zero_grad()
         loss = criterion(ddp(x), y)
