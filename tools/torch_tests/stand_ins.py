@@ -137,9 +137,10 @@ def _owner(place):
     first, *parts = place.split(".")
     found = sys.modules[first] if first in sys.modules else importlib.import_module(first)
     for count, part in enumerate(parts[:-1], 1):
-        with contextlib.suppress(ImportError):
-            importlib.import_module(".".join([first, *parts[:count]]))
-        found = getattr(found, part)
+        try:  # a module may have the name of a function beside it
+            found = importlib.import_module(".".join([first, *parts[:count]]))
+        except ImportError:
+            found = getattr(found, part)
     return found, parts[-1]
 
 

@@ -2,6 +2,7 @@
 
 import enum
 import importlib
+import weakref
 from typing import Any
 
 from .._compat.absent import absent_class
@@ -127,6 +128,16 @@ def _set_neg(tensor: Tensor, neg: bool) -> None:
     """Lets a tensor show its memory negated, or as it is."""
     if neg != _is_negated(tensor._array):
         _set_marks(tensor, _is_conjugated(tensor._array), neg)
+
+
+class _WeakTensorRef:
+    """A reference that does not keep a tensor alive."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._reference = weakref.ref(tensor)
+
+    def expired(self) -> bool:
+        return self._reference() is None
 
 
 def _log_api_usage_once(event: str) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._autograd.node import HookDict, RemovableHandle, VersionCounter
-from .._autograd.views import MULTI_OUTPUT, creation_now, edge_of_view, recording_edge
+from .._autograd.views import MULTI_OUTPUT, creation_now, edge_of_view, recording_edge, replay, steps_to
 from .._backends.meta import MetaArray
 from .._dispatch.argument_checks import checked_int, expected
 from .._dispatch.callers import call_bound, call_torch_function, calls_pytorch, mixed_libraries
@@ -441,6 +441,17 @@ class Tensor(TensorBase):
 
     def _is_view(self) -> bool:
         return self._base is not None
+
+    def _view_func(self, new_base: "Tensor", *functions: Any) -> "Tensor":
+        """The same view of another base."""
+        return replay(steps_to(self), new_base)
+
+    _view_func_unsafe = _view_func
+
+    def _rev_view_func_unsafe(self, new_view: "Tensor") -> "Tensor":
+        """What a view's base is, seen from a tensor on the same memory as the view."""
+        base: Any = self._base
+        return new_view.as_strided(tuple(base.shape), base.stride(), base.storage_offset())  # type: ignore[attr-defined]
 
     def is_inference(self) -> bool:
         """Whether it was made in inference mode."""

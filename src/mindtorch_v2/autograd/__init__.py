@@ -25,6 +25,8 @@ from .._dispatch.keys import modes as _modes
 from .._ops._declare.documentation import explain as _explain
 from . import forward_ad, function, functional, grad_mode, graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
+from .grad_mode import _force_original_view_tracking, _unsafe_preserve_version_counter  # noqa: F401
+from .grad_mode import set_multithreading_enabled as set_multithreading_enabled
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck
 from .variable import Variable
 
@@ -146,6 +148,21 @@ def _batched(outputs: tuple, inputs: tuple, grad_outputs: _Any, create_graph: bo
 
     rows = iter(vmap(one_row)(*_tuple(grad_outputs, len(outputs))))
     return tuple(next(rows) if is_used else None for is_used in used)
+
+
+def is_multithreading_enabled() -> bool:
+    """What `set_multithreading_enabled` was last told."""
+    return set_multithreading_enabled.value
+
+
+def is_view_replay_enabled() -> bool:
+    """What `_force_original_view_tracking` was last told."""
+    return _force_original_view_tracking.value
+
+
+def kineto_available() -> bool:
+    """Whether the profiler writes timelines."""
+    return True
 
 
 def __getattr__(name: str) -> _Any:

@@ -1,5 +1,6 @@
 """A look into the recorded graph, and hooks on it."""
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,8 +10,8 @@ from .._autograd.roots import GradientEdge
 from .._core.tensor import Tensor
 from .._dispatch.keys import changed_modes, modes
 
-__all__ = ["GradientEdge", "Node", "disable_saved_tensors_hooks", "get_gradient_edge", "increment_version",
-           "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks"]
+__all__ = ["GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks",
+           "get_gradient_edge", "increment_version", "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks"]
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     """Where the gradient of `tensor` arrives."""
@@ -126,3 +127,82 @@ def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable, *, mode: s
         return hook
 
     return _MultiHandle(tuple(t.register_hook(hook_of(i)) for i, t in enumerate(tensors)))
+
+
+class _Saved:
+    """Stands in the graph for a tensor that was saved."""
+
+
+class _MutableSaved:
+    """What `allow_mutation_on_saved_tensors` knows: the tensors that graphs have saved, and copies of those written."""
+
+    def __init__(self) -> None:
+        self.cloned: weakref.WeakKeyDictionary[_Saved, Tensor] = weakref.WeakKeyDictionary()
+        self.original: weakref.WeakKeyDictionary[_Saved, Tensor] = weakref.WeakKeyDictionary()
+        self.tid_to_weakhandle: weakref.WeakValueDictionary[tuple, _Saved] = weakref.WeakValueDictionary()
+        self.sid_to_tid: dict[int, set[tuple]] = {}
+
+    def clear(self) -> None:
+        for known in (self.cloned, self.original, self.tid_to_weakhandle, self.sid_to_tid):
+            known.clear()
+
+    def pack(self, tensor: Tensor) -> _Saved:
+        storage = tensor.untyped_storage()._cdata
+        shown = (storage, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor._version)
+        saved = self.tid_to_weakhandle.get(shown)
+        if saved is None:
+            saved = self.tid_to_weakhandle[shown] = _Saved()
+            self.original[saved] = tensor.detach()
+            self.sid_to_tid.setdefault(storage, set()).add(shown)
+        return saved
+
+    def unpack(self, saved: _Saved) -> Tensor:
+        found = self.cloned.get(saved)
+        found = self.original.get(saved) if found is None else found
+        if found is None:
+            raise RuntimeError("Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which "
+                               "the graph was originally recorded.")
+        return found
+
+    def keep(self, written: Tensor) -> None:
+        """Copies what was saved of a tensor's memory, before it is written."""
+        for shown in self.sid_to_tid.pop(written.untyped_storage()._cdata, ()):
+            saved = self.tid_to_weakhandle.get(shown)
+            if saved is not None and saved in self.original:
+                self.cloned[saved] = self.original.pop(saved).clone()  # type: ignore[attr-defined]
+
+
+class allow_mutation_on_saved_tensors:
+    """Inside, tensors that were saved for backward may be written: the graph keeps what they were."""
+
+    def __enter__(self) -> _MutableSaved:
+        from ..utils._python_dispatch import TorchDispatchMode
+
+        known = self.known = _MutableSaved()
+
+        class Keeping(TorchDispatchMode):
+            def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+                kwargs = kwargs or {}
+                arguments = func._schema.arguments
+                written = [value for value, a in zip(args, arguments, strict=False) if a.writes]
+                names = {a.name for a in arguments if a.writes} | {"out"}
+                written += [value for name, value in kwargs.items() if name in names]
+                for value in written:
+                    for tensor in value if isinstance(value, (tuple, list)) else (value,):
+                        if isinstance(tensor, Tensor):
+                            known.keep(tensor)
+                return func(*args, **kwargs)
+
+        self.contexts = (saved_tensors_hooks(known.pack, known.unpack), Keeping())
+        if modes.__dict__.get("mutable_saved"):
+            raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
+        modes.__dict__["mutable_saved"] = True
+        for context in self.contexts:
+            context.__enter__()
+        return known
+
+    def __exit__(self, *error: Any) -> None:
+        for context in reversed(self.contexts):
+            context.__exit__(*error)
+        modes.__dict__["mutable_saved"] = False
+        self.known.clear()

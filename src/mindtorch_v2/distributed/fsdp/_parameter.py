@@ -14,7 +14,6 @@ from ..tensor.placement_types import Placement, _StridedShard, piece
 from ._mesh import FSDPMeshInfo
 from ._policies import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
 
-
 _numbers = itertools.count(1)  # of parameters as they were: one that two groups have shows by it
 
 
