@@ -21,6 +21,7 @@ class MathView:
     size = property(lambda self: self.source.size)
     nbytes = property(lambda self: self.source.nbytes)
     itemsize = property(lambda self: self.source.itemsize)
+    layout = property(lambda self: self.source.layout)  # on devices whose arrays have one
 
     def settled(self) -> Any:
         """The elements, in memory of their own."""
@@ -41,7 +42,7 @@ class MathView:
         return array if dtype is None or array.dtype == dtype else array.astype(dtype)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name != "__array_interface__":
+        if name.startswith("__") and name != "__array_interface__" or not hasattr(self.source, name):
             raise AttributeError(name)
         return getattr(self.settled(), name)
 
