@@ -82,6 +82,15 @@ def test_a_strided_tensor_says_what_it_is() -> None:
             RuntimeError,
             "cannot call binary pointwise function add.Tensor with inputs of shapes",
         ),
+        (lambda: nested() * torch.ones(5, 3), RuntimeError, "cannot call binary pointwise function mul.Tensor with"),
+        (lambda: nested() * torch.ones(1, 1, 1, 3), NotImplementedError, "NYI: broadcasting NT with T with larger dim"),
+        (lambda: nested() * torch.ones(2, 5, 3), RuntimeError, "The expanded size of the tensor (3) must match the"),
+        (lambda: torch.nested.as_nested_tensor(torch.ones(3)), RuntimeError, "Expected tensor argument to have dim()"),
+        (
+            lambda: torch.nested.as_nested_tensor(nested(), layout=torch.strided),
+            RuntimeError,
+            "as_nested_tensor(): Converting between nested tensor layouts is not supported",
+        ),
         (
             lambda: nested().sum(0),
             RuntimeError,

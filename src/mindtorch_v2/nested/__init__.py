@@ -40,10 +40,11 @@ def nested_tensor(
 def as_nested_tensor(ts: Any, dtype: Any = None, device: Any = None, layout: Any = None) -> NestedTensor:
     """A nested tensor of tensors, with their history; a dense tensor is a batch of equal ones."""
     if isinstance(ts, NestedTensor):
-        wanted = layout or ts.layout
-        if wanted is ts.layout and dtype in (None, ts.dtype):
-            return ts
-        return _nested(list(ts.unbind()), wanted, dtype, device)
+        if (layout or torch.strided) is not ts.layout:
+            raise RuntimeError("as_nested_tensor(): Converting between nested tensor layouts is not supported")
+        return ts if dtype in (None, ts.dtype) else ts.like([p.to(dtype) for p in ts.parts])
+    if isinstance(ts, torch.Tensor) and ts.dim() < 2:
+        raise RuntimeError("as_nested_tensor(): Expected tensor argument to have dim() > 1")
     if not isinstance(ts, (torch.Tensor, list, tuple)):
         raise TypeError("as_nested_tensor(): Expected first argument to be a tensor or a list / tuple of tensors ")
     if isinstance(ts, (list, tuple)) and not all(isinstance(t, torch.Tensor) for t in ts):

@@ -86,7 +86,7 @@ def pointwise(func: Callable, *args: Any, **kwargs: Any) -> Any:
         def part(value: Any) -> Any:
             if isinstance(value, NestedTensor):
                 return value.parts[number]
-            return _broadcast(value, first, number) if isinstance(value, torch.Tensor) else value
+            return _broadcast(func.__name__, value, first, number) if isinstance(value, torch.Tensor) else value
 
         return func(*map(part, args), **{key: part(value) for key, value in kwargs.items()})
 
@@ -101,32 +101,39 @@ def _check_same(name: str, first: NestedTensor, other: NestedTensor) -> None:
         if [c.shape for c in components(first)] != [c.shape for c in components(other)]:
             raise RuntimeError(f"{name} does not support broadcasting when given a NestedTensor")
     elif (first._size[first._ragged_idx], first._ragged_idx) != (other._size[other._ragged_idx], other._ragged_idx):
-        overload = f"{name.strip('_')}.Tensor"
-        raise RuntimeError(
-            f"cannot call binary pointwise function {overload} with inputs of shapes {first._size} and {other._size}"
-        )
+        _refuse_shapes(name, first._size, other._size)
 
 
-def _broadcast(dense: Any, nested: NestedTensor, number: int) -> Any:
+def _broadcast(name: str, dense: Any, nested: NestedTensor, number: int) -> Any:
     """A dense tensor as it meets the values of a jagged tensor, or a component of a strided one."""
-    ndim, batch = len(nested._size), len(nested)
-    if dense.dim() < ndim:
-        return dense
-    if dense.dim() > ndim or dense.shape[0] not in (1, batch):
-        raise RuntimeError(
-            f"cannot broadcast a tensor of size {list(dense.shape)} to a nested one of size {nested._size}"
-        )
+    ndim, batch, along = len(nested._size), len(nested), nested._ragged_idx
+    if dense.dim() > ndim:
+        raise NotImplementedError("NYI: broadcasting NT with T with larger dim")
+    whole = dense.dim() == ndim and dense.shape[0] == batch and batch > 1
     if nested._components:
-        return dense[number if dense.shape[0] > 1 else 0]
-    along = nested._ragged_idx
-    if dense.shape[0] == 1:
-        return dense[0]
+        return dense[number] if whole else dense[0] if dense.dim() == ndim else dense
+    at = dense.dim() - (ndim - along)  # where the ragged dimension is in it
+    if not whole:
+        if at >= 0 and dense.shape[at] != 1 or dense.dim() == ndim and dense.shape[0] != 1:
+            _refuse_shapes(name, nested.shape, dense.shape)
+        return dense[0] if dense.dim() == ndim else dense
     if dense.shape[along] == 1:
         counts = torch.tensor([c.shape[along - 1] for c in components(nested)])
         return dense.transpose(0, along)[0].movedim(along - 1, 0).repeat_interleave(counts, 0).movedim(0, along - 1)
-    return torch.cat(
-        [row.narrow(along - 1, 0, c.shape[along - 1]) for row, c in zip(dense, components(nested), strict=True)],
-        along - 1,
+    if dense.shape[along] != nested._max_seqlen:
+        target = [int(n) for n in nested._size]
+        raise RuntimeError(
+            f"The expanded size of the tensor ({nested._max_seqlen}) must match the existing size "
+            f"({dense.shape[along]}) at non-singleton dimension {along}.  Target sizes: {target}.  Tensor sizes: "
+            f"{list(dense.shape)}"
+        )
+    rows = zip(dense, components(nested), strict=True)
+    return torch.cat([row.narrow(along - 1, 0, c.shape[along - 1]) for row, c in rows], along - 1)
+
+
+def _refuse_shapes(name: str, first: Any, second: Any) -> NoReturn:
+    raise RuntimeError(
+        f"cannot call binary pointwise function {name.strip('_')}.Tensor with inputs of shapes {first} and {second}"
     )
 
 
@@ -362,7 +369,13 @@ def _joined(func: Callable, tensors: Sequence[Any], dim: int = 0) -> Any:
     extra = func.__name__ == "stack"
     inner = _inner(func.__name__, first, dim, ragged_too=bool(extra), extra=extra)
     parts = [
-        func([_broadcast(t, first, n) if not isinstance(t, NestedTensor) else t.parts[n] for t in tensors], inner)
+        func(
+            [
+                _broadcast(func.__name__, t, first, n) if not isinstance(t, NestedTensor) else t.parts[n]
+                for t in tensors
+            ],
+            inner,
+        )
         for n in range(len(first.parts))
     ]
     return (
