@@ -107,3 +107,31 @@ def test_training_has_the_same_losses(tmp_path, model, options):
     assert len(ours) == 50
     for step, (expected, got) in enumerate(zip(theirs, ours, strict=True)):
         assert abs(expected - got) < 1e-4, f"step {step}: {expected} there, {got} here"
+
+
+def test_tensor_parallel_training_gives_the_same_losses(tmp_path):
+    """A GPT of four layers, 20 steps: alone, cut with whole sequences, and with pieces of sequences and scores."""
+    results = []
+    for name, launcher in (("theirs", []), ("ours", OURS)):
+        (tmp_path / name).mkdir()
+        together(launcher, 2, str(HERE / "tensor_parallel.py"), str(tmp_path / name))
+        results.append(lines_of(tmp_path / name, 2))
+    for line in zip(*results[0], *results[1], strict=True):
+        numbers = [[float(word) for word in each.split()[2:]] for each in line]
+        assert all(each == pytest.approx(numbers[0], abs=2e-4, rel=2e-3) for each in numbers), line
+    losses = [line.split()[2] for line in results[1][0]]
+    alone, whole, pieces = ([float(loss) for loss in losses[at : at + 20]] for at in (0, 20, 40))
+    assert alone[-1] < alone[0] / 2
+    assert whole == pytest.approx(alone, abs=2e-4) and pieces == pytest.approx(alone, abs=2e-4)
+
+
+def test_transformers_cuts_a_model_by_its_own_plan(tmp_path):
+    pytest.importorskip("accelerate", reason="a package of the extra `parity`")
+    results = []
+    for name, launcher in (("theirs", []), ("ours", OURS)):
+        (tmp_path / name).mkdir()
+        together(launcher, 2, str(HERE / "transformers_plan.py"), str(tmp_path / name))
+        results.append(lines_of(tmp_path / name, 2))
+    assert results[0][0] == results[0][1] and len(results[0][0]) > 20
+    for theirs, ours in zip(results[0], results[1], strict=True):
+        assert ours == theirs
