@@ -296,11 +296,25 @@ class _Planner:
         launch = None
         if operands[0].layout.device.type == "cuda":
             launch = _launch(draft, operands, stored, names)
-        step.group = Group(words, arrays, frees, draft.shape, [o.offset for o in operands], launch, sums)
+        reused = self._reused(draft, kept, reads) if launch is None else {}
+        step.group = Group(words, arrays, frees, draft.shape, [o.offset for o in operands], launch, sums, reused)
         step.bytes = sum([o.layout.nbytes for o in operands])
         step.flops = draft.body.cost * math.prod(draft.shape)
         step.text = lambda: _kernel_text(step.kernel)
         return step
+
+
+    def _reused(self, draft: Draft, kept: list, reads: dict[int, int]) -> dict[int, int]:
+        """Inputs that a step is the last to read, element by element, and whose memory results may take, by result."""
+        found: dict[int, int] = {}
+        seen = [place.memory for place in draft.loaded]
+        for place in draft.loaded:
+            memory = place.memory
+            whole = place.offset == 0 and place.layout is self.plan.layouts[memory] and seen.count(memory) == 1
+            if whole and reads[memory] == draft.index and memory not in self.live | self.outside | draft.writes.keys():
+                free = [n for p, _, n in kept if p.layout is place.layout and p.memory not in draft.writes]
+                found |= {number: memory for number in [n for n in free if n not in found][:1]}
+        return found
 
 
 def _is_contiguous(layout: Layout) -> bool:

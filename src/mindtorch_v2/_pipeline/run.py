@@ -2,6 +2,7 @@
 
 import functools
 import math
+import sys
 import time
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -21,6 +22,7 @@ from .plan import Buffer, Plan, Step
 from .trace import Entry, Free, Layout, Value
 
 _new = object.__new__
+_OWN_REFERENCES = 3  # a variable, an argument, and that of the count
 
 
 def function_of(plan: Plan, timed: bool = False) -> Callable[..., list[Any]]:
@@ -69,6 +71,7 @@ class Group(NamedTuple):
     offsets: list[int]  # in bytes, of where arrays are looked at
     launch: Any  # on a GPU, the kernel; False where there is none; None on the CPU
     sums: list[Sum]
+    reused: dict[int, int]  # outputs that may take the memory of an input which nobody reads afterwards
 
 
 def last_uses(plan: Plan) -> dict[int, list[int]]:
@@ -90,6 +93,9 @@ def last_uses(plan: Plan) -> dict[int, list[int]]:
 def memory_of(plan: Plan) -> tuple[list[Buffer], int]:
     """The memory that a run takes, and how much of it at once."""
     end = {number: at for at, numbers in last_uses(plan).items() for number in numbers}
+    for at, step in enumerate(plan.steps):
+        for number in step.group.reused.values() if step.group is not None else ():
+            end[number] = at - 1  # where its memory becomes another's
     made = []
     for at, step in enumerate(plan.steps):
         for number in step.outputs:
@@ -112,6 +118,7 @@ class _Written:
     def __init__(self, plan: Plan, timed: bool = False) -> None:
         self.plan, self.places, self.timed = plan, plan.places, timed
         self.scope: dict[str, Any] = {"clock": _clock_of(plan), "fail": _fail, "storage_of": storage_of,
+                                      "is_spare": _is_spare,
                                       "__opname__": "pipeline plan"}  # fmt: skip
         self.lines: list[str] = []
         self.made: set[int] = set(plan.inputs)
@@ -174,7 +181,8 @@ class _Written:
                 fresh.append(f"q{number} = new{number}()")
                 continue
             self.scope[f"new{number}"] = allocation(layout) if group.launch is None else device_allocation(layout)
-            fresh.append(f"v{number} = new{number}()")
+            spare = f"v{group.reused[number]}" if number in group.reused else ""
+            fresh.append(f"v{number} = {f'{spare} if is_spare({spare}) else ' * bool(spare)}new{number}()")
         arrays = [f"v{n}" for n in group.arrays]
         numbers = "".join(f", numbers[{i}]" for i in group.numbers)
         made = "".join(f"v{n}, " for n in step.outputs)
@@ -290,6 +298,11 @@ class _Parts:
             entry = self.plan.entries[at]
             made.steps.append(Step("call", [at], entry.operands(), [n for n in entry.results if n is not None]))
         return function_of(made)
+
+
+def _is_spare(array: np.ndarray) -> bool:
+    """Whether an array is memory of its own that only the function which runs a plan holds, with no views of it."""
+    return array.base is None and sys.getrefcount(array) <= _OWN_REFERENCES
 
 
 def storage_of(array: Any) -> Any:
