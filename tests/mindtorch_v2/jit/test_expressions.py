@@ -12,8 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import mindtorch_v2 as torch
 from mindtorch_v2._backends.cpu import xp
-from mindtorch_v2._backends.cpu.jit import machine
+from mindtorch_v2._backends.cpu.jit import calls, machine
 from mindtorch_v2._core.geometry import collapsed, contiguous_strides
 from mindtorch_v2._kernels import ir, llvm, pointwise
 from mindtorch_v2._kernels.trace import Expression
@@ -119,3 +120,15 @@ def test_compiled_expressions_give_numpys_numbers(layout: str, drawn: tuple[str,
             np.testing.assert_allclose(made.astype(np.float64), wanted, rtol=tolerance,
                                        atol=tolerance * max(1.0, float(np.nanmax(np.abs(wanted[np.isfinite(wanted)]),
                                                                                  initial=0.0))))
+
+
+@pytest.mark.parametrize("name", ["addcmul", "addcdiv"])
+def test_types_of_tensors_without_dimensions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code that was made for operands of some types is not given others that have no dimensions, and other results."""
+    monkeypatch.setattr(calls, "_AT_ONCE", True)
+    wide, narrow, single = torch.ones(3, 4, dtype=torch.float64), torch.ones(3, 4), torch.tensor(2.0).double()
+    for first in ((wide, single, narrow), (single, wide, narrow), (wide, wide, torch.ones(4))):
+        assert getattr(torch, name)(*first, value=0.5).dtype is torch.float64
+        assert getattr(torch, name)(single, single, narrow, value=0.5).dtype is torch.float32
+    for _ in range(2):
+        assert (wide * torch.ones(4)).dtype is torch.float64 and (single * torch.ones(4)).dtype is torch.float32

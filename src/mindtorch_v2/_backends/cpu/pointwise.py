@@ -95,7 +95,9 @@ class Compiled:
         inner = "" if strides is None else "small" if small else inner_of(strides[1][1], [out, *kinds])
         code, expression = self._code(args, kind, at, kinds, out, pattern, inner)
         if strides is None or small:
-            run = self._direct_plan(code, size, None if "any" in pattern else "fast" if flat else "spread")
+            # Which of several types comes out depends on which arrays have no dimensions: that code does not ask.
+            alike = flat or len({*kinds} - {"bool"}) < 2
+            run = self._direct_plan(code, size, None if "any" in pattern or not alike else "fast" if flat else "spread")
         else:
             run = self._strided_plan(code, expression, spec, strides, size, tensors)
         return _guard(expression), run
