@@ -5,13 +5,15 @@
     python bench/compile.py --device cuda
 
 With --compiled, and a C++ compiler, `torch.compile` of PyTorch is timed too (its first calls take minutes). Times are
-the least of the rounds.
+the least of the rounds: of the processor with one thread, else of the clock. "first" is the first call in a pipeline,
+by the clock; "peak" the memory that NumPy's arrays take at most in a call, eager and in a pipeline, in MB.
 """
 
 import argparse
 import importlib
 import shutil
 import time
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -77,13 +79,25 @@ def piped(torch: Any, run: Callable[[], Any]) -> Callable[[], Any]:
     return call
 
 
-def timed(run: Callable[[], Any], calls: int, finish: Callable[[], Any]) -> float:
+def timed(run: Callable[[], Any], calls: int, finish: Callable[[], Any], clock: Callable[[], float]) -> float:
     """Milliseconds of one call."""
-    started = time.perf_counter()
+    started = clock()
     for _ in range(calls):
         run()
     finish()
-    return (time.perf_counter() - started) / calls * 1e3
+    return (clock() - started) / calls * 1e3
+
+
+def peak(run: Callable[[], Any]) -> float:
+    """Megabytes that a call takes at most, beyond what was held before."""
+    tracemalloc.start()
+    run()
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    run()
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return (most - before) / 1e6
 
 
 def main() -> None:
@@ -102,7 +116,9 @@ def main() -> None:
         library.set_num_threads(given.threads)
         library.manual_seed(0)
     compiles = given.compiled and (shutil.which("g++") or shutil.which("clang++")) is not None
-    print(f"{'ms':34}{'eager':>10}{'pipeline':>10}{'PyTorch':>10}{'compiled':>10}")
+    clock = time.thread_time if given.threads == 1 and given.device == "cpu" else time.perf_counter
+    names = ["eager", "pipeline", "PyTorch", *["compiled"] * compiles, "first", "peak", "piped"]
+    print(f"{'ms':46}" + "".join(f"{name:>10}" for name in names))
     own, other = chosen(ours, given.device), chosen(theirs, given.device)
     for name, run in own.items():
         if given.only not in name:
@@ -113,13 +129,15 @@ def main() -> None:
         finishes = [getattr(t, given.device).synchronize if given.device != "cpu" else lambda: None
                     for t in (ours, ours, theirs, theirs)]  # fmt: skip
         best = [float("inf")] * len(runs)
+        first = timed(runs[1], 1, finishes[1], time.perf_counter)
         for one, finish in zip(runs, finishes, strict=False):
-            timed(one, given.warm, finish)
-        calls = max(1, int(20 / timed(runs[0], 3, finishes[0])))
+            timed(one, given.warm, finish, clock)
+        calls = max(1, int(20 / timed(runs[0], 3, finishes[0], clock)))
         for _ in range(given.rounds):
             for at, (one, finish) in enumerate(zip(runs, finishes, strict=False)):
-                best[at] = min(best[at], timed(one, calls, finish))
-        print(f"{name:34}" + "".join(f"{ms:10.3f}" for ms in best), flush=True)
+                best[at] = min(best[at], timed(one, calls, finish, clock))
+        told = [*best, first, peak(runs[0]), peak(runs[1])]
+        print(f"{name:46}" + "".join(f"{number:10.3f}" for number in told), flush=True)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def _value(node: ir.Node, names: dict[str, Any]) -> Any:
 class Interpreted:
     """In the place of machine code: `call(*arrays, geometry, *numbers)`."""
 
-    launches = 0
+    launches = rows = 0
 
     def __init__(self, kernel: ir.Kernel) -> None:
         self.kernel = kernel
@@ -51,6 +51,7 @@ class Interpreted:
 
     def call(self, *given: Any) -> bool:
         Interpreted.launches += 1
+        Interpreted.rows += self.kernel.name == "rows"
         sums = [a for a in self.kernel.arrays if a.name.startswith("sums")]
         count = len(self.kernel.arrays) - 1 - len(sums)
         given, parts = (*given[:count], *given[count + len(sums) :]), given[count : count + len(sums)]
@@ -69,10 +70,28 @@ class Interpreted:
             memory = (ctypes.c_byte * reach).from_address(address)
             views[f"a{k}"] = np.ndarray(sizes[::-1], array.dtype, memory, 0, steps[k][::-1])
         names: dict[str, Any] = dict(zip([n for n, _ in self.kernel.numbers], numbers, strict=True))
-        inner = next(s for s in self.kernel.body[-1].body if isinstance(s, ir.Loop) and s.name == "j").body
+        names["length"] = sizes[0]
+        turn = self.kernel.body[-1].body
+        first = next(at for at, s in enumerate(turn) if isinstance(s, ir.Set) and s.name == "last")
+        for statement in turn[first + 1 :]:
+            if isinstance(statement, ir.Loop):
+                self._loop(statement.body, names, views, sizes, parts)
+            elif self.kernel.name == "rows":
+                if isinstance(statement, ir.Store):
+                    views[statement.array.name][...] = _value(statement.value, names)
+                else:
+                    names[statement.name] = _value(statement.value, names)
+        return True
+
+    def _loop(self, inner: list, names: dict[str, Any], views: dict[str, Any], sizes: list[int], parts: Any) -> None:
+        """What a loop over the elements of rows does, for all rows at once."""
         stores = []
         for statement in inner:
-            if isinstance(statement, ir.Set) and statement.name.startswith("total"):
+            if isinstance(statement, ir.Set) and statement.name.startswith(("total_", "nan_")):
+                value = np.broadcast_to(_value(statement.value.args[1], names), sizes[::-1])
+                fold = {"add": np.add, "larger": np.fmax, "or": np.logical_or}[statement.value.op]
+                names[statement.name] = fold.reduce(value, axis=-1, keepdims=True)
+            elif isinstance(statement, ir.Set) and statement.name.startswith("total"):
                 value = np.broadcast_to(_value(statement.value.args[1], names), sizes[::-1]).reshape(-1, sizes[0])
                 chunks = np.add.reduceat(value, range(0, sizes[0], CHUNK), axis=1)
                 parts[int(statement.name.removeprefix("total"))][...] = chunks.ravel()
@@ -85,4 +104,3 @@ class Interpreted:
                 names[statement.name] = _value(statement.value, names)
         for view, value in stores:
             view[...] = np.asarray(value).astype(view.dtype)
-        return True

@@ -69,6 +69,23 @@ WRITES: dict[str, Callable] = {
     "index_add_": lambda a, b: a.index_add_(0, torch.tensor([0]).to(a.device), b[:1]),
 }  # fmt: skip
 F = torch.nn.functional
+ROWS: dict[str, Callable] = {
+    "softmax": lambda a: a.softmax(-1), "log_softmax": lambda a: a.log_softmax(-1),
+    "norm": lambda a: F.layer_norm(a, a.shape[-1:]), "planes": lambda a: F.layer_norm(a, a.shape[-2:]),
+    "rms": lambda a: a * (a.pow(2).mean(-1, keepdim=True) + 1e-3).rsqrt(), "mean": lambda a: a - a.mean(-1, True),
+    "top": lambda a: (a - a.amax(-1, keepdim=True)).exp(), "sum": lambda a: a.sum(-1),
+    "total": lambda a: a / (1 + a.abs().sum()),
+    "turned": lambda a: a.t().softmax(-1), "other": lambda a: a.softmax(0),
+    "late": lambda a: a / (2 + a.sin().sum(-1).sin())[..., None],
+    "half": lambda a: a * 0.5, "abs": lambda a: a.abs() + 1, "twice": lambda a: a * a, "row": lambda a: a[..., :1],
+    "both": lambda a: a.mean(-1, True) * a.amax(-1, True), "wide": lambda a: a.amax(-1, True).expand_as(a) * 2,
+    "part": lambda a: a[..., 1:], "flat": lambda a: a.reshape(-1), "column": lambda a: a.t(),
+}  # fmt: skip
+ROW_WRITES: dict[str, Callable] = {
+    "div_": lambda a, b: a.div_(a.abs().sum(-1, True) + 1), "sub_": lambda a, b: a.sub_(b),
+    "mul_": lambda a, b: a.mul_(2),
+    "mean_": lambda a, b: a.copy_(b.mean(-1, True)), "norm_": lambda a, b: a.add_(b.softmax(-1)),
+}  # fmt: skip
 # Programs that draw have these too.
 DRAWN: dict[str, Callable] = {
     "dropout": lambda a: F.dropout(a, 0.4), "rand_like": lambda a: torch.rand_like(a), "feature": lambda a: F.dropout1d(
@@ -86,9 +103,14 @@ DEVICE = ["cpu"]  # where programs run
 SHAPES = [(3, 4), (3, 4), (3, 4), (4,), (3, 1), (), (4, 4), (2, 3, 4)]
 
 
-def program(source: random.Random, draws: bool = False) -> list[tuple]:
+def program(source: random.Random, draws: bool | str = False) -> list[tuple]:
     """Statements: a kind, a name, and positions in the pool of tensors, taken modulo its size when it is run."""
     made: list[tuple] = []
+    if draws == "rows":
+        for _ in range(source.randint(6, 16)):
+            kind, table = source.choice([("unary", ROWS)] * 4 + [("write", ROW_WRITES), ("binary", BINARY)])
+            made.append((kind, source.choice(list(table)), source.randrange(60), source.randrange(60), ""))
+        return [*made, ("backward", "", source.randrange(60), 1, "")]
     if draws:
         for _ in range(source.randint(5, 14)):
             kind, table = source.choice([("unary", DRAWN), ("write", DRAWN_INTO), ("unary", UNARY), ("binary", BINARY)])
@@ -132,13 +154,13 @@ def run(statements: list[tuple], seed: int) -> tuple[list, list, list[str]]:
         try:
             with _mode(mode):
                 if kind == "unary":
-                    pool.append((UNARY.get(name) or DRAWN[name])(a))
+                    pool.append(({**ROWS, **UNARY, **DRAWN}[name])(a))
                 elif kind == "view":
                     pool.append(VIEWS[name](a))
                 elif kind == "binary":
                     pool.append(BINARY[name](a, b))
                 elif kind == "write":
-                    (WRITES.get(name) or DRAWN_INTO[name])(a, b)
+                    ({**ROW_WRITES, **WRITES, **DRAWN_INTO}[name])(a, b)
                 elif kind == "backward":
                     a.float().sum().backward(retain_graph=bool(j % 2))
                 elif kind == "grad":
@@ -183,7 +205,7 @@ def compiled(statements: list[tuple], seed: int) -> tuple[list, list, list[str]]
     return torch.compile(run)(statements, seed)
 
 
-def differences(seed: int, way: Callable = in_a_pipeline, draws: bool = False) -> list[str]:
+def differences(seed: int, way: Callable = in_a_pipeline, draws: bool | str = False) -> list[str]:
     """How a program differs inside a pipeline, or run in another way."""
     statements = program(random.Random(seed), draws)
     with warnings.catch_warnings():
@@ -217,7 +239,7 @@ def differences(seed: int, way: Callable = in_a_pipeline, draws: bool = False) -
     return found
 
 
-def told(seed: int, draws: bool = False) -> str:
+def told(seed: int, draws: bool | str = False) -> str:
     return f"program {seed}: {program(random.Random(seed), draws)}"
 
 
@@ -248,6 +270,14 @@ def test_programs_that_draw(interpreted: None) -> None:
     assert not found
 
 
+def test_programs_of_rows(interpreted: None) -> None:
+    """Softmax, norms, and sums over rows whose results go on in the same kernel."""
+    before = Interpreted.rows
+    found = {told(seed, "rows"): wrong for seed in range(80) if (wrong := differences(seed, draws="rows"))}
+    assert not found
+    assert Interpreted.rows > before + 100
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--count", type=int, default=200)
@@ -256,6 +286,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--under-compile", action="store_true", help="torch.compile in the place of torch.pipeline")
     parser.add_argument("--draws", action="store_true", help="programs that take random numbers")
+    parser.add_argument("--rows", dest="draws", action="store_const", const="rows", help="programs of whole rows")
     given = parser.parse_args()
     DEVICE[0] = given.device
     if not given.compiled:

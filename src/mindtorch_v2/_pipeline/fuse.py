@@ -13,6 +13,7 @@ from .._kernels.pointwise import CHUNK, _placed, cost, in_row, loop_over_rows, n
 from .trace import Layout
 
 _HALVES = ("f16", "bf16")
+_CHEAP = 4  # what is rather computed twice than kept
 
 
 class Operand(NamedTuple):
@@ -23,11 +24,20 @@ class Operand(NamedTuple):
     offset: int
 
 
+class Fold(NamedTuple):
+    """A value of a row: the "sum", "mean" or "max" of another value's elements, or the "top", where NaN may be lost."""
+
+    name: str
+    source: str
+    kind: str
+
+
 class Body:
-    """What a kernel does with one element: values by name, each computed once."""
+    """What a kernel does with one element, and with rows of them where it folds: values by name, each computed once."""
 
     def __init__(self) -> None:
-        self.statements: list[ir.Set] = []
+        self.statements: list[Any] = []  # ir.Set or Fold
+        self.rows: set[str] = set()  # the values that a row has one of
         self.types: dict[str, str] = {}
         self.numbers: dict[str, str] = {}
         self.cost = 0
@@ -50,6 +60,22 @@ class Body:
         node = _placed(expression.node, placed)
         self.cost += cost(expression.node)
         self._hold(name, cast(node, kind), kind)
+
+    def fold(self, name: str, source: str, kind: str) -> Node:
+        """Adds a value that a row has one of."""
+        self.statements.append(Fold(name, source, kind))
+        self.types[name] = self.types[source]
+        self.rows.add(name)
+        return self.held(name)
+
+    def hold(self, name: str, value: Node) -> Node:
+        """Adds a value: one of a row if it is made of such."""
+        self.statements.append(ir.Set(name, value))
+        self.types[name] = value.type
+        self.cost += cost(value)
+        if all(used in self.rows for used in _used(value)):
+            self.rows.add(name)
+        return self.held(name)
 
     def load(self, name: str, kind: str) -> None:
         """Adds a value that comes out of memory."""
@@ -165,6 +191,157 @@ def kernel(
     variables |= body.types | {f"total{k}": a.type for k, a in enumerate(partial)}
     numbers = list(body.numbers.items())
     return ir.Kernel("sums" if sums else "group", [*arrays, *partial, known], numbers, statements, variables)
+
+
+def _used(node: Node) -> set[str]:
+    """The values in an expression."""
+    return {one.data for one in node.walk() if one.op == "var"}
+
+
+class _Rows:
+    """Writes a kernel of rows down: a loop over the elements of a row for each stage, values of the row between them.
+
+    A value belongs to the first stage in which all that it is made of is known: a fold is known after the stage of
+    what it folds. What a later stage needs again is loaded again, from where it was stored, or computed again.
+    """
+
+    def __init__(self, body: Body, arrays: Sequence[Array], letters: str, stored: Sequence[str],
+                 loaded: Sequence[str]) -> None:  # fmt: skip
+        self.body, self.arrays, self.letters, self.stored = body, arrays, letters, list(stored)
+        self.loads = {name: self._load(k, body.types[name]) for k, name in enumerate(loaded, len(stored))}
+        self.sets = {one.name: one for one in body.statements}
+        self.stage = dict.fromkeys(self.loads, 0)
+        for one in body.statements:
+            if one.__class__ is Fold:
+                self.stage[one.name] = self.stage[one.source] + 1
+            else:
+                self.stage[one.name] = max([self.stage[used] for used in _used(one.value)], default=0)
+        self.folds = [one for one in body.statements if one.__class__ is Fold]
+        elements = [one.source for one in self.folds] + [name for name in self.stored if name not in body.rows]
+        self.count = 1 + max(self.stage[name] for name in elements)
+        self.known: dict[int, Node] = {}
+        self.kept = {name: k for k, name in enumerate(self.stored)}  # where values that later stages need are
+        needed = [(name, stage) for stage in range(self.count) for name in self._needed(stage)]
+        for name, stage in dict(needed).items():  # the last stage of each
+            again = self.stage[name] < stage and name in self.sets and name in self._needed(self.stage[name])
+            if again and cost(self.sets[name].value) > _CHEAP:
+                self._keep(name, stage)
+
+    def _keep(self, name: str, stage: int) -> None:
+        """Keeps a value that costs much, up to a stage, where a result will be that comes later."""
+        for k, other in enumerate(self.stored):
+            free = list(self.kept.values()).count(k) == 1 and other not in self.body.rows and self.stage[other] >= stage
+            if free and name not in self.kept and self.arrays[k].type == self.body.types[name]:
+                self.kept[name] = k
+
+    def _load(self, k: int, kind: str) -> Node:
+        return cast(Node("load", self.arrays[k].type, (in_row(self.arrays, self.letters, k),), self.arrays[k]), kind)
+
+    def _store(self, k: int, name: str) -> ir.Store:
+        return ir.Store(self.arrays[k], (in_row(self.arrays, self.letters, k),), self.body.held(name))
+
+    def _wanted(self, stage: int) -> list[str]:
+        names = [one.source for one in self.folds if self.stage[one.source] == stage]
+        return names + [n for n in self.stored if n not in self.body.rows and self.stage[n] == stage]
+
+    def _needed(self, stage: int) -> list[str]:
+        """The values that a stage computes or loads, in order."""
+        found: list[str] = []
+
+        def need(name: str) -> None:
+            if name in found or name in self.body.rows:
+                return
+            if name in self.sets and not self._is_kept(name, stage):
+                for used in sorted(_used(self.sets[name].value)):
+                    need(used)
+            found.append(name)
+
+        for name in self._wanted(stage):
+            need(name)
+        return found
+
+    def _is_kept(self, name: str, stage: int) -> bool:
+        return self.stage[name] < stage and name in self.kept
+
+    def _computed(self, name: str, stage: int) -> Node:
+        if name in self.loads:
+            return self.loads[name]
+        if self._is_kept(name, stage):
+            return self._load(self.kept[name], self.body.types[name])
+        return _ordered(self.sets[name].value, self.known)
+
+    def loop(self, stage: int) -> list[Any]:
+        """What a stage does with an element."""
+        made: list[Any] = [ir.Set(name, self._computed(name, stage)) for name in self._needed(stage)]
+        made += [self._store(self.kept[name], name) for name in self._needed(stage)
+                 if name in self.kept and name not in self.stored and self.stage[name] == stage]  # fmt: skip
+        for one in self.folds:
+            if self.stage[one.source] == stage:
+                kind, value = self.body.types[one.name], self.body.held(one.source)
+                total = Node("var", kind, (), f"total_{one.name}")
+                op = "add" if one.kind in ("sum", "mean") else "larger"
+                made.append(ir.Set(f"total_{one.name}", Node(op, kind, (total, value))))
+                if one.kind == "max":
+                    found = Node("var", "bool", (), f"nan_{one.name}"), Node("ne", "bool", (value, value))
+                    made.append(ir.Set(f"nan_{one.name}", Node("or", "bool", found)))
+        return made + [self._store(k, name) for k, name in enumerate(self.stored)
+                       if name not in self.body.rows and self.stage[name] == stage]  # fmt: skip
+
+    def before(self, stage: int) -> list[Any]:
+        """What a stage begins with."""
+        own = [one for one in self.folds if self.stage[one.source] == stage]
+        made = [ir.Set(f"total_{one.name}", const(0.0 if one.kind in ("sum", "mean") else -math.inf,
+                                                  self.body.types[one.name])) for one in own]  # fmt: skip
+        return made + [ir.Set(f"nan_{one.name}", const(False, "bool")) for one in own if one.kind == "max"]
+
+    def after(self, stage: int) -> list[Any]:
+        """The values of the row that are known after a stage."""
+        made: list[Any] = []
+        for one in self.body.statements:
+            if one.name not in self.body.rows or self.stage[one.name] != stage + 1:
+                continue
+            if one.__class__ is not Fold:
+                made.append(ir.Set(one.name, _ordered(one.value, self.known)))
+                continue
+            kind = self.body.types[one.name]
+            total = Node("var", kind, (), f"total_{one.name}")
+            if one.kind == "mean":
+                total = Node("div", kind, (total, cast(var("length"), kind)))
+            elif one.kind == "max":
+                total = Node("select", kind, (Node("var", "bool", (), f"nan_{one.name}"), const(math.nan, kind), total))
+            made.append(ir.Set(one.name, total))
+        return made
+
+
+def row_kernel(
+    body: Body, operands: Sequence[Operand], stored: Sequence[str], loaded: Sequence[str], letters: str
+) -> ir.Kernel:
+    """As `kernel`, for a body with values of rows; a turn is a row."""
+    arrays = [Array(f"a{k}", _type(o), 1, "raw") for k, o in enumerate(operands)]
+    known = Array("geometry", "i64", 1, "c")
+    rows = _Rows(body, arrays, letters, stored, loaded)
+    before: list[Any] = []
+    for stage in range(rows.count - 1):
+        before += rows.before(stage)
+        before.append(ir.Loop("j", var("first"), var("last"), number(1), rows.loop(stage)))
+        before += rows.after(stage)
+    last = rows.count - 1
+    before += rows.before(last)
+    after = rows.after(last)
+    after += [ir.Store(arrays[k], (in_row(arrays, letters, k),), body.held(name)) for k, name in enumerate(stored)
+              if name in body.rows]  # fmt: skip
+    statements, variables = loop_over_rows(
+        arrays, known, letters, rows.loop(last), max(body.cost, 1), begins=True, before=before, after=after
+    )
+    variables |= body.types | {f"total_{one.name}": body.types[one.name] for one in rows.folds}
+    variables |= {f"nan_{one.name}": "bool" for one in rows.folds if one.kind == "max"}
+    return ir.Kernel("rows", [*arrays, known], list(body.numbers.items()), statements, variables)
+
+
+def of_rows(layout: Layout, shape: Sequence[int], stay: int) -> Layout:
+    """How values of rows, one after the other in memory, are seen from the elements of the rows."""
+    steps = contiguous_strides(tuple(shape[:stay]), layout.dtype.itemsize)
+    return Layout((*shape[:stay], math.prod(shape[stay:])), (*steps, 0), layout.dtype, layout.device)
 
 
 def _type(operand: Operand) -> str:

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from .._core.geometry import contiguous_strides
 from .._kernels import ir
-from .fuse import Body, Operand, geometry, in_rows, kernel, row_geometry, run_of
+from .._kernels.pointwise import CHUNK
+from .fuse import Body, Operand, geometry, in_rows, kernel, of_rows, row_geometry, row_kernel, run_of
 from .plan import Plan, Step
 from .run import Group, Sum, function_of, memory_of
 from .trace import Entry, Free, Layout, Trace, Value, layout_of
@@ -42,6 +43,7 @@ class Draft:
         self.writes: dict[int, int] = {}  # memory that was there before: the value that is written through
         self.sums: list[tuple[str, int, bool]] = []  # of which value, into which, and whether it is a mean
         self.stay = 0  # the dimensions that sums keep
+        self.rows: dict[int, Place] = {}  # by memory: values that rows have one of, which later entries may read
 
 
 def planned(trace: Trace) -> Plan:
@@ -98,8 +100,9 @@ class _Planner:
         for at, entry in enumerate(self.plan.entries):
             if at not in self.needed:
                 continue
-            joins = self._summed if entry.recipe.fold is not None else self._joined
-            if entry.recipe.expression is entry.recipe.fold is None or not joins(at, entry):
+            recipe = entry.recipe
+            joins = self._joined if recipe.expression is not None else self._folded
+            if recipe.expression is recipe.fold is recipe.row is None or not joins(at, entry):
                 self._call(at, entry)
         reads: dict[int, int] = {}
         for draft in self.drafts:
@@ -149,6 +152,8 @@ class _Planner:
         first = self._earliest(entry, made, operands)
         for draft in self._candidates(max(first, 0), made, operands):
             assert draft.shape is not None
+            if draft.rows and self._joins_rows(draft, at, entry, made, operands):
+                return True
             if draft.shape == shape:
                 seen, read = made, operands
             elif math.prod(draft.shape) == made.layout.size and _is_flat([made, *operands.values()]):
@@ -166,21 +171,68 @@ class _Planner:
         self._add(draft, at, entry, target, made, operands)
         return True
 
-    def _summed(self, at: int, entry: Entry) -> bool:
+    def _folded(self, at: int, entry: Entry) -> bool:
+        """Puts what looks at whole rows into a step that computes them, a new one if they are short."""
+        source = self.place(entry.arguments[0])
+        stay, kind = entry.recipe.fold if entry.recipe.row is None else (entry.recipe.row[0], "row")  # type: ignore[misc]
+        length = math.prod(source.layout.shape[stay:])
+        draft = self.last_write.get(source.memory)
+        if source.layout.device.type != "cpu" or not 1 < length <= CHUNK or draft is not None and draft.writes:
+            return kind in ("sum", "mean") and self._summed(at, entry, source)
+        operands = [Value(n) for n in entry.operands()]
+        places = [self.place(n) for n in operands]
+        before = [self.last_write.get(p.memory) for p in places[1:]]
+        if draft is None or not self._takes_rows(draft, source, places, stay):
+            if not all(run_of(p.layout, source.layout.shape, stay) for p in places):
+                return False
+            draft = self._begun(source.layout.shape, len(self.drafts))
+        elif any(d is not None and d.index >= draft.index for d in before):
+            return False
+        names = [self._loaded(draft, place, number) for place, number in zip(places, operands, strict=True)]
+        draft.stay = stay
+        results = [n for n in entry.results if n is not None]
+        if kind == "row":
+            made = entry.recipe.row[1](draft.body, f"w{at}", names)  # type: ignore[index]
+        else:
+            draft.body.fold(f"w{at}", names[0], kind)
+            made = [f"w{at}"]
+        for number, name in zip(results, made, strict=True):
+            place = self.place(number)
+            draft.content[place.memory] = place, name, number
+            if name in draft.body.rows:
+                draft.rows[place.memory] = place
+            self.last_write[place.memory] = draft
+        draft.entries.append(at)
+        return True
+
+    def _takes_rows(self, draft: Draft, source: Place, places: list[Place], stay: int) -> bool:
+        """Whether a step computes the rows of a value, and its arrays lie in such rows."""
+        shape = source.layout.shape
+        known = draft.content.get(source.memory)
+        if draft.shape != shape or known is None or known[0] != source or draft.writes or draft.sums:
+            return False
+        if draft.body.rows and draft.stay != stay or len(draft.entries) >= _MOST_ENTRIES:
+            return False
+        own = [*draft.loaded, *(p for p, _, _ in draft.content.values() if p.memory not in draft.rows), *places]
+        return source.memory not in draft.rows and all(run_of(p.layout, shape, stay) for p in own)
+
+    def _summed(self, at: int, entry: Entry, source: Place) -> bool:
         """Puts a sum into the step that computes what is summed; False where there is none."""
-        stay, mean = entry.recipe.fold  # type: ignore[misc]
-        source, made = self.place(entry.arguments[0]), entry.results[0]
+        stay, kind = entry.recipe.fold  # type: ignore[misc]
+        made = entry.results[0]
         draft = self.last_write.get(source.memory)
         if draft is None or draft.shape != source.layout.shape or source.layout.device.type != "cpu":
             return False
         known = draft.content.get(source.memory)
-        if known is None or known[0] != source or draft.sums and draft.stay != stay or len(draft.sums) >= _MOST_SUMS:
+        if known is None or known[0] != source or draft.body.rows or len(draft.sums) >= _MOST_SUMS:
+            return False
+        if draft.sums and draft.stay != stay:
             return False
         places = [*draft.loaded, *(place for place, _, _ in draft.content.values())]
         if not all(run_of(place.layout, draft.shape, stay) for place in places):
             return False
         assert made is not None
-        draft.sums.append((known[1], made, mean))
+        draft.sums.append((known[1], made, kind == "mean"))
         draft.stay = stay
         draft.entries.append(at)
         self.last_write[self._memory(made)] = draft
@@ -215,9 +267,18 @@ class _Planner:
             places = [made, *operands.values()]
             if any(p.memory in own or not run_of(p.layout, draft.shape or (), draft.stay) for p in places):
                 return False
+        if draft.body.rows:
+            if entry.kind == "write":
+                return False
+            places = [made, *(p for p in operands.values() if p.memory not in draft.rows)]
+            if not all(run_of(p.layout, draft.shape or (), draft.stay) for p in places):
+                return False
         for place in operands.values():
             known = draft.content.get(place.memory)
-            if known is not None and not _alike(known[0], place):
+            if place.memory in draft.rows:
+                if not self._reads_rows(draft, place):
+                    return False
+            elif known is not None and not _alike(known[0], place):
                 return False  # another part of it, or in another order
         if entry.kind == "write":
             known = draft.content.get(made.memory)
@@ -228,22 +289,51 @@ class _Planner:
                 return False
         return True
 
+    def _reads_rows(self, draft: Draft, place: Place) -> bool:
+        """Whether a place shows each element of a row that row's value."""
+        shape, stay = draft.shape or (), draft.stay
+        known, layout = draft.rows[place.memory], place.layout
+        steps = (0,) * (len(shape) - layout.ndim) + tuple([s if n != 1 else 0 for n, s in
+                                                          zip(layout.shape, layout.strides)])  # fmt: skip
+        wanted = contiguous_strides(tuple(shape[:stay]), layout.dtype.itemsize)
+        outer = all(s == w or n == 1 for s, w, n in zip(steps[:stay], wanted, shape[:stay], strict=True))
+        return place.offset == known.offset and layout.dtype == known.layout.dtype and outer and not any(steps[stay:])
+
+    def _joins_rows(self, draft: Draft, at: int, entry: Entry, made: Place, operands: dict[int, Place]) -> bool:
+        """Puts an entry that computes values of rows out of such into their step."""
+        if entry.kind != "pointwise" or not operands or len(draft.entries) >= _MOST_ENTRIES:
+            return False
+        for place in operands.values():
+            known = draft.rows.get(place.memory)
+            if known is None or not _alike(known, place):
+                return False
+        count = math.prod((draft.shape or ())[: draft.stay])
+        if made.layout.size != count or not _is_contiguous(made.layout):
+            return False
+        target = entry.results[0]
+        assert target is not None
+        self._add(draft, at, entry, target, made, operands)
+        draft.rows[made.memory] = made
+        draft.body.rows.add(f"w{at}")
+        return True
+
+    def _loaded(self, draft: Draft, place: Place, number: int) -> str:
+        """The name of a value that a step has, or loads."""
+        known = draft.content.get(place.memory)
+        if known is not None:
+            return known[1]
+        if place not in draft.loaded:
+            name = f"x{len(draft.loaded)}"
+            draft.loaded[place] = name, number
+            draft.body.load(name, ir.TYPES[place.layout.dtype.name])
+            before = self.last_read.get(place.memory)
+            self.last_read[place.memory] = draft if before is None or before.index < draft.index else before
+        return draft.loaded[place][0]
+
     def _add(self, draft: Draft, at: int, entry: Entry, target: int, made: Place, operands: dict[int, Place]) -> None:
         body, expression = draft.body, entry.recipe.expression
         assert expression is not None
-        names: dict[int, str] = {}
-        for i, place in operands.items():
-            known = draft.content.get(place.memory)
-            if known is not None:
-                names[i] = known[1]
-                continue
-            if place not in draft.loaded:
-                name = f"x{len(draft.loaded)}"
-                draft.loaded[place] = name, entry.arguments[i]
-                body.load(name, ir.TYPES[place.layout.dtype.name])
-                before = self.last_read.get(place.memory)
-                self.last_read[place.memory] = draft if before is None or before.index < draft.index else before
-            names[i] = draft.loaded[place][0]
+        names = {i: self._loaded(draft, place, entry.arguments[i]) for i, place in operands.items()}
         numbers: dict[int, Any] = {}
         for i in expression.numbers:
             value = entry.arguments[i]
@@ -262,8 +352,8 @@ class _Planner:
 
     def _step(self, draft: Draft, reads: dict[int, int]) -> Step:
         plan = self.plan
-        if draft.shape is None:
-            entry = plan.entries[draft.entries[0]]
+        entry = plan.entries[draft.entries[0]]
+        if draft.shape is None or len(draft.entries) == 1 and entry.recipe.expression is None:
             results = [n for n in entry.results if n is not None]
             step = Step("call", draft.entries, entry.operands(), results)
             step.bytes = sum([plan.layouts[n].nbytes for n in (*step.inputs, *step.outputs)])
@@ -283,20 +373,29 @@ class _Planner:
         operands += [Operand(name, place.layout, offset[number]) for place, (name, number) in loaded]
         stored, names = [name for _, name, _ in kept], [name for _, (name, _) in loaded]
         sums = []
-        if draft.sums:
+        if draft.body.rows:
+            shape, stay = draft.shape, draft.stay
+            rows = [o._replace(layout=of_rows(o.layout, shape, stay)) if o.name in draft.body.rows else
+                    in_rows(o, shape, stay) for o in operands]  # fmt: skip
+            words, letters = row_geometry((*draft.shape[: draft.stay], math.prod(draft.shape[draft.stay :])), rows)
+            step.kind = "row"
+        elif draft.sums:
             rows = [in_rows(o, draft.shape, draft.stay) for o in operands]
             words, letters = row_geometry((*draft.shape[: draft.stay], math.prod(draft.shape[draft.stay :])), rows)
             step.kind, sums = "reduction", [Sum(number, mean) for _, number, mean in draft.sums]
             step.outputs += [number for _, number, _ in draft.sums]
         else:
             words, letters = geometry(draft.shape, operands, len(kept))
-        step.kernel = kernel(draft.body, operands, stored, names, letters, [name for name, _, _ in draft.sums])
+        if draft.body.rows:
+            step.kernel = row_kernel(draft.body, operands, stored, names, letters)
+        else:
+            step.kernel = kernel(draft.body, operands, stored, names, letters, [name for name, _, _ in draft.sums])
         arrays = [root[number] for _, _, number in kept] + [root[number] for _, (_, number) in loaded]
         frees = [int(name[1:]) for name in draft.body.numbers]
         launch = None
         if operands[0].layout.device.type == "cuda":
             launch = _launch(draft, operands, stored, names)
-        reused = self._reused(draft, kept, reads) if launch is None else {}
+        reused = self._reused(draft, kept, reads) if launch is None and not draft.body.rows else {}
         step.group = Group(words, arrays, frees, draft.shape, [o.offset for o in operands], launch, sums, reused)
         step.bytes = sum([o.layout.nbytes for o in operands])
         step.flops = draft.body.cost * math.prod(draft.shape)
@@ -312,7 +411,8 @@ class _Planner:
             memory = place.memory
             whole = place.offset == 0 and place.layout is self.plan.layouts[memory] and seen.count(memory) == 1
             if whole and reads[memory] == draft.index and memory not in self.live | self.outside | draft.writes.keys():
-                free = [n for p, _, n in kept if p.layout is place.layout and p.memory not in draft.writes]
+                free = [n for p, _, n in kept if p.memory == n and self.plan.layouts[n] is place.layout
+                        and n not in draft.writes]
                 found |= {number: memory for number in [n for n in free if n not in found][:1]}
         return found
 

@@ -36,7 +36,7 @@ class Recipe:
     """
 
     __slots__ = ("draws", "expression", "fails", "fold", "kind", "layout", "offset", "operator", "quick", "results",
-                 "returns", "several", "template", "tensors", "variants", "written")  # fmt: skip
+                 "returns", "row", "several", "template", "tensors", "variants", "written")  # fmt: skip
 
     def __init__(self, operator: Operator, kind: str, template: tuple, results: tuple[Layout | None, ...]) -> None:
         self.operator, self.kind, self.template, self.results = operator, kind, template, results
@@ -44,7 +44,8 @@ class Recipe:
         self.tensors = tuple([a.is_tensor and not a.is_list for a in operator.schema.arguments])
         self.quick = False  # whether it makes one new tensor, and cannot fail
         self.expression: Expression | None = None
-        self.fold: tuple[int, bool] | None = None  # of a sum: the dimensions that stay, and whether it is a mean
+        self.fold: tuple[int, str] | None = None  # of a "sum", "mean" or "max": the dimensions that stay, and which
+        self.row: tuple[int, Callable] | None = None  # of other calls over rows: likewise, and what writes them down
         self.fails, self.offset = True, 0  # whether the call may fail when it is run; where a view begins in its source
         self.written: tuple[tuple[int, int | None, int], ...] = ()
         self.draws = False  # whether it takes random numbers
@@ -99,6 +100,8 @@ def recipe_for(operator: Operator, args: Sequence[Any], free: dict[int, Any]) ->
     writes = operator.schema.writes
     recipe = Recipe(operator, "call", template, results)
     recipe.written, recipe.returns, recipe.several, recipe.draws = written, returns, several, drawing
+    if several and not written:
+        _find_rows(recipe, args)
     if drawing or several or listed:
         return recipe
     if len(results) == 1 and not written or writes and written == ((0, None, 1),) and returns == 0:
@@ -114,20 +117,33 @@ def recipe_for(operator: Operator, args: Sequence[Any], free: dict[int, Any]) ->
         else:
             recipe.fold = _fold(operator, args, results)
             recipe.fails = recipe.fails and recipe.fold is None
+            _find_rows(recipe, args)
     return recipe
 
 
-def _fold(operator: Operator, args: Sequence[Any], results: Sequence[Layout | None]) -> tuple[int, bool] | None:
-    """How a sum or mean over the last dimensions of floats is one of parts; None for other calls."""
-    name = operator.schema.base_name
-    if operator.name not in ("aten::sum", "aten::mean") or results[0] is None:
+_FOLDS = {"aten::sum": "sum", "aten::mean": "mean", "aten::amax": "max"}
+
+
+def _find_rows(recipe: Recipe, args: Sequence[Any]) -> None:
+    """Notes how a call is computed row by row."""
+    from .rows import row_of
+
+    recipe.row = row_of(recipe.operator, args)
+    recipe.fails = recipe.fails and recipe.row is None
+
+
+def _fold(operator: Operator, args: Sequence[Any], results: Sequence[Layout | None]) -> tuple[int, str] | None:
+    """How a sum, mean or max over the last dimensions of floats is one of parts; None for other calls."""
+    name = _FOLDS.get(operator.name)
+    if name is None or results[0] is None:
         return None
-    array, (_, dims, _, kind) = args[0]._array, args
+    array, (_, dims, _, *rest) = args[0]._array, args
+    kind = rest[0] if rest else None
     if kind is not None or array.dtype != results[0].dtype or array.dtype.name not in ("float32", "float64"):
         return None
     over = sorted({d % array.ndim for d in dims}) if dims and array.ndim else list(range(array.ndim))
     stay = array.ndim - len(over)
-    return (stay, name == "mean") if over == list(range(stay, array.ndim)) and over else None
+    return (stay, name) if over == list(range(stay, array.ndim)) and over else None
 
 
 def _template(args: Sequence[Any], free: dict[int, Any]) -> tuple:

@@ -28,7 +28,7 @@ _OWN_REFERENCES = 3  # a variable, an argument, and that of the count
 def function_of(plan: Plan, timed: bool = False) -> Callable[..., list[Any]]:
     """The function that runs a plan's steps, and notes how long each takes if it is to be timed."""
     run = _Written(plan, timed).function()
-    if all(step.kind in ("view", "pointwise", "reduction") for step in plan.steps):
+    if all(step.kind in ("view", "pointwise", "reduction", "row") for step in plan.steps):
         return run
 
     def unwatched(*args: Any) -> list[Any]:
@@ -243,7 +243,7 @@ def code_of(kernel: Any) -> Any:
     key = repr((kernel.arrays, kernel.numbers, kernel.body))
     known = _codes.get(key)
     if known is None:
-        known = _codes[key] = Code(lambda: llvm.module_of(kernel, exact=kernel.name != "sums"), due=8)
+        known = _codes[key] = Code(lambda: llvm.module_of(kernel, exact=kernel.name == "group"), due=8)
     return known
 
 

@@ -335,3 +335,51 @@ def test_draws_keep_their_order() -> None:
         torch.rand_like(third)  # nobody holds it: the stream moves on all the same
     assert [first.tolist(), second.tolist(), third.tolist()] == [t.tolist() for t in wanted]
     assert torch.get_rng_state().tolist() != state.tolist()
+
+
+def test_work_around_rows_is_one_step() -> None:
+    x, y, weight = torch.randn(6, 40), torch.randn(6, 40), torch.randn(40)
+    norm = torch.nn.functional.layer_norm
+
+    def programs() -> list:
+        shifted = (x - x.amax(-1, keepdim=True)).exp()
+        return [
+            lambda: x * (x.pow(2).mean(-1, keepdim=True) + 1e-6).rsqrt() * weight,
+            lambda: shifted / shifted.sum(-1, keepdim=True),
+            lambda: torch.softmax(x * 0.5 + y, -1) + 1,
+            lambda: torch.log_softmax(x * y, -1) * 2,
+            lambda: norm(x + y, (40,), weight, weight).relu(),
+        ]
+
+    for eager, recorded in zip(programs(), programs(), strict=True):
+        with torch.pipeline() as pipe:
+            made = recorded()
+        assert torch.allclose(made, eager(), rtol=1e-4, atol=1e-5)
+        assert [step.kind for step in pipe.history[-1][1].steps] == ["row"]
+
+
+def test_not_a_number_in_rows() -> None:
+    x = torch.ones(3, 8)
+    x[1, 2], x[2] = float("nan"), float("-inf")
+    for _ in range(2):
+        with torch.pipeline():
+            top, soft = (x + 0).amax(-1, keepdim=True) * 1, torch.softmax(x + 0, -1) * 1
+        assert torch.equal(top.isnan().flatten(), torch.tensor([False, True, False]))
+        assert torch.equal(soft.isnan().all(1), torch.tensor([False, True, True]))
+
+
+def test_memory_that_nobody_reads_any_more_is_used_again() -> None:
+    x, weight = torch.randn(32, 32), torch.randn(32, 32)
+    expected = torch.tanh(x @ weight) + x
+    kept = torch.tanh(x @ weight)
+    for _ in range(3):
+        with torch.pipeline() as pipe:
+            made = torch.tanh(x @ weight) + x
+        plan = pipe.history[-1][1]
+        assert plan.peak == x.nbytes and plan.steps[-1].group.reused
+        assert torch.allclose(made, expected, atol=1e-5)
+        with torch.pipeline() as pipe:
+            product = x @ weight
+            later = torch.tanh(product)
+        assert not pipe.history[-1][1].steps[-1].group.reused  # the product is held
+        assert torch.allclose(torch.tanh(product), later, atol=1e-5) and torch.allclose(later, kept, atol=1e-5)
