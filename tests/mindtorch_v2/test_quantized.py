@@ -261,3 +261,7 @@ def test_attention_keeps_its_output_layer() -> None:
     assert type(made.linear1) is torch.ao.nn.quantized.dynamic.Linear and not isinstance(
         made.self_attn.out_proj, torch.ao.nn.quantized.dynamic.Linear
     )
+
+
+def test_layers_that_are_those_of_nn():
+    assert torch.ao.nn.quantized.modules.MaxPool2d is torch.ao.nn.quantized.MaxPool2d is torch.nn.MaxPool2d
