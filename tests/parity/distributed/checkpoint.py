@@ -1,4 +1,4 @@
-"""Saves or loads a distributed checkpoint of a model in pieces and its optimizer: `checkpoint.py save|load FOLDER`.
+"""Saves or loads a distributed checkpoint of a model in pieces and its optimizer: `checkpoint.py save A load B`.
 
 The numbers are made of counts, so that whoever loads knows what was saved, on however many processes.
 """
@@ -44,7 +44,6 @@ def whole(state):
 
 
 def main(what, folder):
-    dist.init_process_group("gloo")
     size, rank = dist.get_world_size(), dist.get_rank()
     mesh = init_device_mesh("cpu", (size,))
     model, optimizer = build(mesh, [(0, "weight", Shard(0)), (0, "bias", Shard(0)), (2, "weight", Shard(1))], 1.0)
@@ -76,7 +75,10 @@ def main(what, folder):
         assert whole([state["strided"], state["half"], state["everywhere"]]) == whole(
             [counted(8, 2), counted(5), counted(3)]), state
         assert state["step"] == 7 and whole(state["notes"]) == {"names": ["a", "b"], "numbers": [1, [2, 3]]}, state
+
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    for action in zip(sys.argv[1::2], sys.argv[2::2]):
+        main(*action)
     dist.destroy_process_group()
-
-
-main(*sys.argv[1:])
