@@ -140,3 +140,20 @@ def test_transformers_cuts_a_model_by_its_own_plan(tmp_path):
         assert number.sub("", ours) == number.sub("", theirs)
         assert [float(n) for n in number.findall(ours)] == pytest.approx(
             [float(n) for n in number.findall(theirs)], abs=2e-3), ours
+
+
+def test_a_model_in_pieces_has_the_same_losses(tmp_path):
+    found = []
+    for name, launcher in (("theirs", []), ("ours", OURS)):
+        (tmp_path / name).mkdir()
+        together(launcher, 2, str(HERE / "sharding.py"), str(tmp_path / name), "layers", "tied")
+        found.append(lines_of(tmp_path / name, 2))
+    for theirs, ours in zip(*found, strict=True):
+        assert len(ours) == 4
+        for expected, got in zip(theirs, ours, strict=True):
+            if " holds: " in expected:
+                assert got == expected
+                continue
+            (name, agrees, *losses), (_, _, *wanted) = got.split(), expected.split()
+            assert agrees == "True", name  # with the losses of one process
+            assert [float(loss) for loss in losses] == pytest.approx([float(loss) for loss in wanted], abs=1e-4), name
