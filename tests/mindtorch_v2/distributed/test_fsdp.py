@@ -42,6 +42,7 @@ EXPECTED = {
     "tied": [18.16093, 13.78219, 11.75697],
     "columns": [0.72024, 4.25918, 0.63484, 4.31414, 0.58452, 4.14973], "offloaded": LAYERS[:3],
     "prefetching": LAYERS[:3], "pairs after forward": LAYERS[:3], "replicas": CLIPPED,
+    "tensor parallel": LAYERS,
     "bfloat16": [4.25934, 4.31355, 4.14908],
 }  # fmt: skip
 HELD = {2: 16104, 4: 8076}  # elements of parameters on the first process; 32,184 in all
@@ -50,7 +51,7 @@ HELD = {2: 16104, 4: 8076}  # elements of parameters on the first process; 32,18
 @pytest.mark.parametrize(("size", "ways"), [
     (2, ["layers", "kept after forward", "accumulated", "fused", "one by one", "checkpointed", "tied", "columns",
          "offloaded", "prefetching", "bfloat16"]),
-    (4, ["layers", "pairs after forward", "replicas"]),
+    (4, ["layers", "pairs after forward", "replicas", "tensor parallel"]),
 ])  # fmt: skip
 def test_a_gpt_in_pieces_has_the_losses_of_one_process_and_of_pytorch(tmp_path, size, ways):
     program = str(ROOT / "tests" / "parity" / "distributed" / "sharding.py")

@@ -15,6 +15,7 @@ from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_ac
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import Shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 STEPS, WORDS, WIDTH, HEADS, LAYERS, LENGTH, BATCH = 20, 61, 24, 3, 4, 12, 8
 
@@ -66,9 +67,10 @@ def loss_of(model, rows):
     return F.cross_entropy(logits.float().flatten(0, 1), rows[:, 1:].flatten())
 
 
-def trained(model, make_optimizer, *, steps=3, pieces=1, clip=None):
+def trained(model, make_optimizer, *, steps=3, pieces=1, clip=None, data=None):
     """The losses of the whole batch over some steps; with `pieces`, gradients are added up over parts of a batch."""
-    rank, size = (dist.get_rank(), dist.get_world_size()) if hasattr(model, "unshard") else (0, 1)
+    rank, size = (dist.get_rank(), dist.get_world_size()) if data is None else (data.get_local_rank(), data.size())
+    rank, size = (rank, size) if hasattr(model, "unshard") else (0, 1)
     optimizer, losses = make_optimizer(model.parameters()), []
     for rows in batches()[:steps]:
         mine, total = rows[rank::size], torch.zeros(())
@@ -85,7 +87,7 @@ def trained(model, make_optimizer, *, steps=3, pieces=1, clip=None):
         optimizer.step()
         optimizer.zero_grad()
         if size > 1:
-            dist.all_reduce(total)
+            dist.all_reduce(total, group=None if data is None else data.get_group())
         losses.append(total.item() / size)
     return losses
 
@@ -125,6 +127,13 @@ def ways():
         yield "pairs after forward", GPT, lambda m: shard(m, reshard_after_forward=2), {}
         mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replica", "piece"))
         yield "replicas", GPT, lambda m: shard(m, mesh=mesh), {"clip": 0.5}
+
+        def tensor_parallel(model):
+            for block in model.blocks:
+                parallelize_module(block, mesh["piece"], {"wide": ColwiseParallel(), "narrow": RowwiseParallel()})
+            return shard(model, mesh=mesh["replica"])
+
+        yield "tensor parallel", GPT, tensor_parallel, {"data": mesh["replica"], "steps": STEPS}
     else:
         yield "offloaded", GPT, lambda m: shard(m, offload_policy=CPUOffloadPolicy(pin_memory=False)), {}
 
