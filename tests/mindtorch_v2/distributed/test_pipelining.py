@@ -7,6 +7,7 @@ import mindtorch_v2.distributed as dist
 from mindtorch_v2 import nn
 from mindtorch_v2.distributed import pipelining
 from mindtorch_v2.distributed.device_mesh import init_device_mesh
+from mindtorch_v2.distributed.fsdp import fully_shard
 from mindtorch_v2.distributed.pipelining import (
     PipelineStage,
     Schedule1F1B,
@@ -22,6 +23,7 @@ from mindtorch_v2.distributed.pipelining.microbatch import (
 )
 from mindtorch_v2.distributed.pipelining.schedules import _ScheduleForwardOnly, get_schedule_class
 from mindtorch_v2.distributed.pipelining.stage import PipeliningMetadataError
+from mindtorch_v2.distributed.tensor import DTensor
 from mindtorch_v2.nn import functional as F
 
 
@@ -166,7 +168,7 @@ def test_what_a_step_takes_and_gives(together):
 
 
 def test_stages_of_replicas(together):
-    """Two pipelines of two stages, whose stages are replicas of each other."""
+    """Two pipelines of two stages, whose stages are replicas of each other, or in pieces."""
 
     def ranks(rank):
         grid = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replica", "stage"))
@@ -180,12 +182,15 @@ def test_stages_of_replicas(together):
         replica = nn.parallel.DistributedDataParallel(module, process_group=grid.get_group("replica"))
         stage = PipelineStage(replica, place, 2, "cpu", group=group)
         schedule = Schedule1F1B(stage, 4, loss_fn=_loss)
-        for _ in range(2):
-            replica.zero_grad()
-            schedule.step(*((x, places) if place == 0 else ()), target=target if place == 1 else None)
-            for at, block in enumerate(module.blocks):
+        cut = fully_shard(Chain(_blocks(4)[2 * place : 2 * place + 2]), mesh=grid["replica"])
+        of_pieces = Schedule1F1B(PipelineStage(cut, place, 2, "cpu", group=group), 4, loss_fn=_loss)
+        for running, blocks in ((schedule, module.blocks), (schedule, module.blocks), (of_pieces, cut.blocks)):
+            blocks.zero_grad()
+            running.step(*((x, places) if place == 0 else ()), target=target if place == 1 else None)
+            for at, block in enumerate(blocks):
                 for parameter, grad in zip(block.parameters(), mean[2 * place + at], strict=True):
-                    torch.testing.assert_close(parameter.grad, grad, rtol=1e-4, atol=1e-6)
+                    found = parameter.grad.full_tensor() if isinstance(parameter, DTensor) else parameter.grad
+                    torch.testing.assert_close(found, grad, rtol=1e-4, atol=1e-6)
 
     together(4, ranks)
 
