@@ -6,7 +6,7 @@
 
 With --compiled, and a C++ compiler, `torch.compile` of PyTorch is timed too (its first calls take minutes). Times are
 the least of the rounds: of the processor with one thread, else of the clock. "first" is the first call in a pipeline,
-by the clock; "peak" the memory that NumPy's arrays take at most in a call, eager and in a pipeline, in MB.
+in processor time of all threads; "peak" the memory that NumPy's arrays take at most in a call, eager and in a pipeline, in MB.
 """
 
 import argparse
@@ -129,7 +129,7 @@ def main() -> None:
         finishes = [getattr(t, given.device).synchronize if given.device != "cpu" else lambda: None
                     for t in (ours, ours, theirs, theirs)]  # fmt: skip
         best = [float("inf")] * len(runs)
-        first = timed(runs[1], 1, finishes[1], time.perf_counter)
+        first = timed(runs[1], 1, finishes[1], time.process_time)
         for one, finish in zip(runs, finishes, strict=False):
             timed(one, given.warm, finish, clock)
         calls = max(1, int(20 / timed(runs[0], 3, finishes[0], clock)))
