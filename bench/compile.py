@@ -6,7 +6,8 @@
 
 With --compiled, and a C++ compiler, `torch.compile` of PyTorch is timed too (its first calls take minutes). Times are
 the least of the rounds: of the processor with one thread, else of the clock. "first" is the first call in a pipeline,
-in processor time of all threads; "peak" the memory that NumPy's arrays take at most in a call, eager and in a pipeline, in MB.
+in processor time of all threads; "peak" the memory that NumPy's arrays take at most in a call, eager and in a pipeline,
+in MB.
 """
 
 import argparse
