@@ -73,8 +73,8 @@ def test_a_whole_attention_layer_in_one_call() -> None:
     for average in (True, False):
         wanted = layer(x, x, x, key_padding_mask=padding, average_attn_weights=average)
         made = torch._native_multi_head_attention(
-            x, x, x, 8, 2, layer.in_proj_weight, layer.in_proj_bias, layer.out_proj.weight, layer.out_proj.bias, padding,
-            average_attn_weights=average, mask_type=1)
+            x, x, x, 8, 2, layer.in_proj_weight, layer.in_proj_bias, layer.out_proj.weight, layer.out_proj.bias,
+            padding, average_attn_weights=average, mask_type=1)
         for one, other in zip(made, wanted, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
     query, key, value = torch._transform_bias_rescale_qkv(torch.ones(1, 2, 12), torch.zeros(12), 2)
