@@ -206,7 +206,8 @@ def test_a_group_over_hosts_says_what_to_install(tmp_path, monkeypatch):
 
 
 INTERRUPTED = """
-import os, sys, time, torch, torch.distributed as dist
+import os, signal, sys, time, torch, torch.distributed as dist
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which is ignored where tests run in the background
 dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}/meeting", rank=int(sys.argv[2]), world_size=2)
 dist.barrier()
 open(f"{sys.argv[1]}/ready {sys.argv[2]}", "w").close()
