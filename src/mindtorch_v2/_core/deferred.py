@@ -4,7 +4,27 @@ import weakref
 from typing import Any
 
 
-class Deferred:
+class LateArray:
+    """What stands for an array, which `settled` gives when somebody asks for its elements."""
+
+    __slots__ = ()
+
+    def settled(self) -> Any:
+        raise NotImplementedError
+
+    def to_host(self) -> Any:
+        value = self.settled()
+        return value.to_host() if hasattr(value, "to_host") else value
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        array = self.to_host()
+        return array if dtype is None or array.dtype == dtype else array.astype(dtype)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.settled()[place]
+
+
+class Deferred(LateArray):
     """Geometry now, memory after a flush. Whoever asks for more than geometry causes the flush.
 
     `trace` and `number` say which value of which recording it is; views have the number of the value whose memory they
@@ -65,21 +85,10 @@ class Deferred:
                 raise RuntimeError(f"this tensor was never computed: {self.error}") from self.error
         return self.value
 
-    def to_host(self) -> Any:
-        value = self.settled()
-        return value.to_host() if hasattr(value, "to_host") else value
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        array = self.to_host()
-        return array if dtype is None or array.dtype == dtype else array.astype(dtype)
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name != "__array_interface__" or name in Deferred.__annotations__:
             raise AttributeError(name)
         return getattr(self.settled(), name)
-
-    def __getitem__(self, place: Any) -> Any:
-        return self.settled()[place]
 
     def __setitem__(self, place: Any, value: Any) -> None:
         self.settled()[place] = value

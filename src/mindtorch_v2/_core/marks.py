@@ -3,10 +3,11 @@
 import weakref
 from typing import Any
 
+from .deferred import LateArray
 from .storage import UntypedStorage
 
 
-class MathView:
+class MathView(LateArray):
     """The conjugate or the negative of an array's elements, computed whenever somebody asks for more than geometry."""
 
     __slots__ = ("conjugate", "negative", "source")
@@ -33,21 +34,10 @@ class MathView:
         array = array.conj() if self.conjugate else array
         return -array if self.negative else array
 
-    def to_host(self) -> Any:
-        value = self.settled()
-        return value.to_host() if hasattr(value, "to_host") else value
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        array = self.to_host()
-        return array if dtype is None or array.dtype == dtype else array.astype(dtype)
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name != "__array_interface__" or not hasattr(self.source, name):
             raise AttributeError(name)
         return getattr(self.settled(), name)
-
-    def __getitem__(self, place: Any) -> Any:
-        return self.settled()[place]
 
 
 def marked(array: Any, conjugate: bool, negative: bool) -> Any:
