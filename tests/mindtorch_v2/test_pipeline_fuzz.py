@@ -252,6 +252,15 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     running.forget()
 
 
+def test_a_number_is_copied_by_a_fused_step(interpreted: None) -> None:
+    x, y = torch.tensor([0.5, 0.75]), torch.tensor([1.0, 2.0])
+    with torch.pipeline():
+        x.copy_(1.5)
+        x.mul_(y)
+        y.copy_(x)
+    assert (x.tolist(), y.tolist()) == ([1.5, 3.0], [1.5, 3.0])
+
+
 def test_programs_with_fused_steps(interpreted: None) -> None:
     before = Interpreted.launches
     found = {told(seed): wrong for seed in (*range(140), 10434, 10628, 50258) if (wrong := differences(seed))}

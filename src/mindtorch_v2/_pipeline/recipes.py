@@ -272,9 +272,10 @@ def _expression(operator: Operator, args: Sequence[Any], target: Any, made: Any)
 _OWN = (Pointwise.kernel, Pointwise.computed)
 
 
-def _copied(args: Sequence[Any], made: Any) -> Expression | None:
+def _copied(args: Sequence[Any], made: Any, at: int = 0) -> Expression | None:
     """What copies and casts compute: the element of an operand, in another type where no digits of it are cut off."""
-    at = 1 if len(args) > 1 and isinstance(args[1], Tensor) else 0
+    if not isinstance(args[at], Tensor):
+        return None
     source = args[at]._array.dtype
     kind, other = ir.type_of(source), ir.type_of(made)
     if kind is None or other is None or kind != other and other not in ("f16", "bf16", "f32", "f64"):
@@ -290,7 +291,9 @@ def _dtype(name: str) -> Any:
     return np.dtype(name)
 
 
-_MOVES: dict[str, Callable[..., Expression | None]] = dict.fromkeys(("copy_", "clone", "_to_copy"), _copied)
+_MOVES: dict[str, Callable[..., Expression | None]] = {
+    "copy_": functools.partial(_copied, at=1), "clone": _copied, "_to_copy": _copied,
+}  # fmt: skip
 
 
 _named = re.compile(r"\bn\d+\b").findall  # the numbers in a guard
