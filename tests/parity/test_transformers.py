@@ -22,9 +22,10 @@ def results(tmp_path_factory):
     environment = os.environ | {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
     for arguments in ([theirs], [ours, theirs], [compiled, theirs]):
         command = ["-m", "mindtorch_v2"] if arguments[0] != theirs else []
-        subprocess.run([sys.executable, *command, HERE / "architectures.py", folder, *arguments],
-                       env=environment | {"COMPILED": "1" if arguments[0] == compiled else "0"}, check=True,
-                       capture_output=True)
+        done = subprocess.run([sys.executable, *command, HERE / "architectures.py", folder, *arguments],
+                              env=environment | {"COMPILED": "1" if arguments[0] == compiled else "0"}, check=False,
+                              capture_output=True, text=True)
+        assert done.returncode == 0, f"{arguments[0]}: exit code {done.returncode}\n{done.stderr[-3000:]}"
     return [{key: value for key, value in np.load(folder / file).items()} for file in (theirs, ours, compiled)]
 
 
