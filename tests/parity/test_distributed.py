@@ -17,7 +17,7 @@ pytest.importorskip("torch", reason="compares with the real PyTorch")
 
 HERE = Path(__file__).parent / "distributed"
 SOURCE = str(Path(__file__).resolve().parents[2] / "src")
-OURS = ["-m", "mindtorch_v2"]
+OURS, THEIRS = ["-m", "mindtorch_v2"], [str(HERE.parent / "theirs.py")]
 
 
 def _free_port() -> int:
@@ -46,7 +46,7 @@ def lines_of(folder: Path, size: int) -> list[list[str]]:
 @pytest.mark.parametrize("size", [2, 4])
 def test_collectives_give_the_same(tmp_path, size):
     results = []
-    for name, launcher in (("theirs", []), ("ours", OURS)):
+    for name, launcher in (("theirs", THEIRS), ("ours", OURS)):
         (tmp_path / name).mkdir()
         together(launcher, size, str(HERE / "collectives.py"), str(tmp_path / name))
         results.append(lines_of(tmp_path / name, size))
@@ -60,14 +60,14 @@ def test_checkpoints_go_both_ways(tmp_path):
     """What four ranks of ours saved, two of PyTorch's load, cut otherwise; and back."""
     program, ours, theirs = str(HERE / "checkpoint.py"), str(tmp_path / "ours"), str(tmp_path / "theirs")
     together(OURS, 4, program, "save", ours)
-    together([], 2, program, "load", ours, "save", theirs)
+    together(THEIRS, 2, program, "load", ours, "save", theirs)
     together(OURS, 2, program, "load", theirs)
 
 
 def test_pipelines_train_as_one_process_does(tmp_path):
     """A GPT in stages, by each schedule: the losses of PyTorch's run of the program and of one process."""
     results = {}
-    for name, launcher, processes in (("theirs", [], 2), ("one", OURS, 1), ("four", OURS, 4)):
+    for name, launcher, processes in (("theirs", THEIRS, 2), ("one", OURS, 1), ("four", OURS, 4)):
         (tmp_path / name).mkdir()
         together(launcher, processes, str(HERE / "pipeline.py"), str(tmp_path / name), "20")
         results[name] = [[float(loss) for loss in line.split()] for line in lines_of(tmp_path / name, processes)[-1]]
@@ -87,7 +87,7 @@ def test_collectives_through_mpi_give_the_same(tmp_path, size):
         pytest.skip("no mpiexec")
     for name in ("theirs", "ours"):
         (tmp_path / name).mkdir()
-    together([], size, str(HERE / "collectives.py"), str(tmp_path / "theirs"))
+    together(THEIRS, size, str(HERE / "collectives.py"), str(tmp_path / "theirs"))
     environment = {**os.environ, "PYTHONPATH": SOURCE, "OMP_NUM_THREADS": "1"}
     options = ["--allow-run-as-root", "--oversubscribe"] if "open" in subprocess.run(
         [mpiexec, "--version"], capture_output=True, text=True, check=False).stdout.lower() else []
@@ -102,7 +102,7 @@ def test_collectives_through_mpi_give_the_same(tmp_path, size):
                                             ("resnet", ["float64", "0.05"])])
 def test_training_has_the_same_losses(tmp_path, model, options):
     losses = []
-    for name, launcher in (("theirs", []), ("ours", OURS)):
+    for name, launcher in (("theirs", THEIRS), ("ours", OURS)):
         together(launcher, 2, str(HERE / "training.py"), model, "50", str(tmp_path / name), *options)
         losses.append([float(line) for line in (tmp_path / name).read_text().splitlines()[:-1]])
     theirs, ours = losses
@@ -114,7 +114,7 @@ def test_training_has_the_same_losses(tmp_path, model, options):
 def test_tensor_parallel_training_gives_the_same_losses(tmp_path):
     """A GPT of four layers, 20 steps: alone, cut with whole sequences, and with pieces of sequences and scores."""
     results = []
-    for name, launcher in (("theirs", []), ("ours", OURS)):
+    for name, launcher in (("theirs", THEIRS), ("ours", OURS)):
         (tmp_path / name).mkdir()
         together(launcher, 2, str(HERE / "tensor_parallel.py"), str(tmp_path / name))
         results.append(lines_of(tmp_path / name, 2))
@@ -130,7 +130,7 @@ def test_tensor_parallel_training_gives_the_same_losses(tmp_path):
 def test_transformers_cuts_a_model_by_its_own_plan(tmp_path):
     pytest.importorskip("accelerate", reason="a package of the extra `parity`")
     results = []
-    for name, launcher in (("theirs", []), ("ours", OURS)):
+    for name, launcher in (("theirs", THEIRS), ("ours", OURS)):
         (tmp_path / name).mkdir()
         together(launcher, 2, str(HERE / "transformers_plan.py"), str(tmp_path / name))
         results.append(lines_of(tmp_path / name, 2))
@@ -144,7 +144,7 @@ def test_transformers_cuts_a_model_by_its_own_plan(tmp_path):
 
 def test_a_model_in_pieces_has_the_same_losses(tmp_path):
     found = []
-    for name, launcher in (("theirs", []), ("ours", OURS)):
+    for name, launcher in (("theirs", THEIRS), ("ours", OURS)):
         (tmp_path / name).mkdir()
         together(launcher, 2, str(HERE / "sharding.py"), str(tmp_path / name), "layers", "tied")
         found.append(lines_of(tmp_path / name, 2))

@@ -22,6 +22,6 @@ def losses(*prefix: str) -> list[float]:
 
 
 def test_every_loss_of_200_steps_agrees_to_four_decimals() -> None:
-    theirs, ours = losses(), losses("-m", "mindtorch_v2")
+    theirs, ours = losses(str(PROGRAM.parent / "theirs.py")), losses("-m", "mindtorch_v2")
     assert len(theirs) == 200 and theirs[-1] < 0.7 * theirs[0], "the program did not learn"
     assert ours == pytest.approx(theirs, abs=5e-5, rel=0)

@@ -21,7 +21,7 @@ def results(tmp_path_factory):
     path = os.pathsep.join([str(HERE.parents[1] / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = os.environ | {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
     for arguments in ([theirs], [ours, theirs], [compiled, theirs]):
-        command = ["-m", "mindtorch_v2"] if arguments[0] != theirs else []
+        command = ["-m", "mindtorch_v2"] if arguments[0] != theirs else [HERE / "theirs.py"]
         done = subprocess.run([sys.executable, *command, HERE / "architectures.py", folder, *arguments],
                               env=environment | {"COMPILED": "1" if arguments[0] == compiled else "0"}, check=False,
                               capture_output=True, text=True)
