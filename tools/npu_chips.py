@@ -1,6 +1,6 @@
 """Writes docs/npu_operators.md: what each simulated chip refuses, found by running every operator's samples.
 
-python tools/npu_chips.py --chip A2 --results build/npu    # some minutes for each chip
+python tools/npu_chips.py --chip A2 --results build/npu    # some minutes for each chip, --only float32 for a part
 python tools/npu_chips.py --write --results build/npu      # the page, out of all chips' results
 """
 
@@ -15,31 +15,28 @@ NPU_TESTS = ROOT / "tests" / "mindtorch_v2" / "npu"
 sys.path[:0] = [str(ROOT / "src"), str(NPU_TESTS.parent), str(NPU_TESTS)]
 
 
-def run(chip: str, results: Path) -> None:
-    """Runs all samples on a chip: each type, derivatives, in-place forms."""
+def run(chip: str, results: Path, only: list[str]) -> int:
+    """Runs all samples on a chip: each type, derivatives, in-place forms; how many calls differ from the CPU."""
     import chip_cases
     import operator_cases as samples
-    from test_operators_npu import gradients
 
     spec = importlib.util.spec_from_file_location("npu_conftest", NPU_TESTS / "conftest.py")
     assert spec is not None and spec.loader is not None
     conftest = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(conftest)
     declarations = list(samples.sampled().values())
-    found = {}
-    for what in ("backward", "in_place", *chip_cases.TYPES):
+    kept = results / f"{chip}.json"
+    found = json.loads(kept.read_text()) if only and kept.exists() else {}
+    for what in only or chip_cases.WHAT:
         with conftest.running(chip) as machine:
-            sweep = chip_cases.Sweep(machine)
-            if what == "backward":
-                chip_cases.backward(sweep, declarations, gradients)
-            elif what == "in_place":
-                chip_cases.in_place(sweep, declarations)
-            else:
-                chip_cases.forward(sweep, declarations, what)
+            sweep = chip_cases.sweep_of(machine, declarations, what)
         found[what] = {"equal": sweep.equal, "refused": sorted(sweep.refused), "different": sweep.different}
         print(chip, what, sweep.equal, "equal,", len(sweep.refused), "refused,", len(sweep.different), "different")
+        for text in sweep.different:
+            print("   ", text)
     results.mkdir(parents=True, exist_ok=True)
-    (results / f"{chip}.json").write_text(json.dumps(found))
+    kept.write_text(json.dumps({what: found[what] for what in chip_cases.WHAT if what in found}))
+    return sum(len(each["different"]) for each in found.values())
 
 
 HEAD = """# What each simulated Ascend chip refuses
@@ -83,13 +80,14 @@ def page(results: Path) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--chip")
+    parser.add_argument("--only", action="append", default=[], help="backward, in_place, or an element type")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--results", type=Path, default=ROOT / "build" / "npu")
     options = parser.parse_args()
-    if options.chip:
-        run(options.chip, options.results)
+    different = run(options.chip, options.results, options.only) if options.chip else 0
     if options.write:
         (ROOT / "docs" / "npu_operators.md").write_text(page(options.results))
+    sys.exit(bool(different))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ that a causal mask hides. Its backward makes the scores anew.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from .._autograd.node import Node
@@ -14,12 +14,13 @@ from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
 from .._dispatch.keys import TORCH_DISPATCH_MASK, modes
 from .._dispatch.registry import registry
-from ._declare.families import computes
+from ._declare.families import Parts, computes
 from ._declare.flops import Flops, sdpa_backward_flop, sdpa_flop
 from ._declare.op import composite, function_of, op
 from ._declare.recorded import once, recorded_gradients
 from ._declare.rules import Spec, broadcast_shape, shape_misfit
 from ._declare.samples import bools, case, cases, error, t
+from .dropout import MASKED, dropout_bits
 
 dropout = function_of(registry.get("dropout"))
 NEVER = float("-inf")
@@ -44,14 +45,18 @@ def _weights(query: Any, key: Any, mask: Any, is_causal: bool, scale: float) -> 
     return scores.masked_fill(unmatched, 0).softmax(-1).masked_fill(unmatched, 0)
 
 
-def _composed(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, is_causal: bool, scale: float) -> Any:
+Drop = Callable[[Any], Any]  # leaves out some weights
+
+
+def _all(weights: Any) -> Any:
+    return weights
+
+
+def _composed(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float, drop: Drop = _all) -> Any:
     """Attention out of ordinary operators."""
     kind, wide = query.dtype, COMPUTE.get(query.dtype, query.dtype)
     query, key, value = query.to(wide), key.to(wide), value.to(wide)
-    weights = _weights(query, key, mask, is_causal, scale)
-    if dropout_p:
-        weights = dropout(weights, dropout_p, True)
-    return (weights @ value).to(kind)
+    return (drop(_weights(query, key, mask, is_causal, scale)) @ value).to(kind)
 
 
 # in blocks -----------------------------------------------------------------------------------------------------------
@@ -157,11 +162,11 @@ def _attention_specs(query: Tensor, key: Tensor, value: Tensor, mask: Any, is_ca
     return Spec(made, query.dtype, strides), Spec((2, *shape[:-1]), COMPUTE.get(query.dtype, query.dtype))
 
 
-def _composed_of(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float) -> Any:
-    """What the operator computes, composed."""
+def _composed_of(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float, *dropped: Any) -> Any:
+    """What the operators compute, composed."""
     if key.shape[:-2] != query.shape[:-2]:
         key, value = _shared_keys(query, (key, value))
-    return _composed(query, key, value, mask, 0.0, is_causal, scale)
+    return _composed(query, key, value, mask, is_causal, scale, _dropping(*dropped))
 
 
 @once
@@ -213,14 +218,14 @@ def _backward_array(xp: Any, grad: Any, query: Any, key: Any, value: Any, mask: 
 
 
 def _backward_by_parts(grad_out: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float,
-                       norms: Any, output: Any) -> tuple:
+                       norms: Any, output: Any, *dropped: Any) -> tuple:
     """The gradients out of ordinary operators, which make the weights anew."""
     wide = COMPUTE.get(query.dtype, query.dtype)
     grad, q, k, v = (each.to(wide) for each in (grad_out, query, key, value))
     if k.shape[:-2] != q.shape[:-2]:
         k, v = _shared_keys(q, (k, v))
-    weights = _weights(q, k, mask, is_causal, scale)
-    of_weights = grad @ v.transpose(-2, -1)
+    weights, drop = _weights(q, k, mask, is_causal, scale), _dropping(*dropped)
+    of_weights = drop(grad @ v.transpose(-2, -1))
     of_scores = weights * (of_weights - (of_weights * weights).sum(-1, True)) * scale
 
     def of_shared(made: Any, shape: Any) -> Any:
@@ -228,18 +233,51 @@ def _backward_by_parts(grad_out: Any, query: Any, key: Any, value: Any, mask: An
         return made if made.shape == shape else made.reshape((*shape[:-2], -1, *shape[-2:])).sum(-3)
 
     return (of_scores @ k, of_shared(of_scores.transpose(-2, -1) @ q, key.shape),
-            of_shared(weights.transpose(-2, -1) @ grad, value.shape))
+            of_shared(drop(weights).transpose(-2, -1) @ grad, value.shape))
+
+
+def _backward_specs(grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> tuple:
+    return tuple(Spec(x._array.shape, query.dtype) for x in (query, key, value))
 
 
 _BACKWARD = op(
    "_attention_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor? mask, bool is_causal, float "
    "scale, Tensor norms, Tensor output) -> (Tensor result, Tensor result1, Tensor result2)",
-   kernel=computes(lambda grad_out, query, key, value, *rest: tuple(Spec(x._array.shape, query.dtype)
-                                                                    for x in (query, key, value)), _backward_array),
+   kernel=computes(_backward_specs, _backward_array),
    kernels={"cpu": "attention.attention_backward", "cuda": "attention.attention_backward",
             "npu": "attention.attention_backward"},
    decomposition=lambda *args: _backward_by_parts(*args),
    public="", flops=Flops(sdpa_backward_flop, "_scaled_dot_product_flash_attention_backward"))
+
+
+# with dropout, on devices that draw bits for it ------------------------------------------------------------------------
+
+
+def _dropping(bits: Any = None, dropout_p: float = 0.0) -> Drop:
+    return _all if bits is None else lambda weights: call_bound(MASKED, (weights, bits, dropout_p))
+
+
+@once
+def _dropped_grad(grads, query, key, value, mask, is_causal, scale, bits, dropout_p, output, norms, needs):
+    if modes.grad_enabled:
+        return recorded_gradients(lambda q, k, v: (_composed_of(q, k, v, mask, is_causal, scale, bits, dropout_p),),
+                                  (query, key, value), grads[:1], needs)
+    return call_bound(_DROPPED_BACKWARD, (grads[0], query, key, value, mask, is_causal, scale, norms, output, bits,
+                                          dropout_p))
+
+
+_DROPPED = op(
+   "_attention_dropped(Tensor query, Tensor key, Tensor value, Tensor? mask, bool is_causal, float scale, Tensor bits, "
+   "float dropout_p) -> (Tensor output, Tensor norms)",
+   kernel=Parts(lambda *args: _attention_specs(*args[:6])), kernels={"npu": "attention.attention"},
+   grad={"query, key, value": _dropped_grad}, public="", decomposition=lambda *args: (_composed_of(*args), None),
+   flops=Flops(sdpa_flop, "_scaled_dot_product_flash_attention"))
+_DROPPED_BACKWARD = op(
+   "_attention_dropped_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor? mask, bool is_causal, "
+   "float scale, Tensor norms, Tensor output, Tensor bits, float dropout_p) -> (Tensor result, Tensor result1, Tensor "
+   "result2)", kernel=Parts(lambda *args: _backward_specs(*args)), kernels={"npu": "attention.attention_backward"},
+   public="", decomposition=lambda *args: _backward_by_parts(*args),
+   flops=Flops(sdpa_backward_flop, "_scaled_dot_product_flash_attention_backward"))
 
 
 # as users call it ----------------------------------------------------------------------------------------------------
@@ -308,7 +346,8 @@ def _is_plain(query: Any, key: Any, value: Any, mask: Any, shares: bool) -> bool
                                t(1, 3, 3, 2), t(1, 3, 3, 2), enable_gqa=True)), autocast="lower")
 def _scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
     _check_attention(query, key, value, attn_mask, is_causal)
-    plain = not dropout_p and _is_plain(query, key, value, attn_mask, enable_gqa)
+    by_bits = 0 < dropout_p < 1 and query.dtype.itemsize <= 4 and _DROPPED.declaration.has_kernel_for(query)
+    plain = (not dropout_p or by_bits) and _is_plain(query, key, value, attn_mask, enable_gqa)
     if enable_gqa and (not plain or query.dim() < 3):
         key, value = _shared_keys(query, (key, value))
     factor = 1 / math.sqrt(max(query.size(-1), 1)) if scale is None else scale
@@ -318,9 +357,13 @@ def _scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_ca
         together = broadcast_shape((scores, tuple(attn_mask.shape)))
         if together != scores:
             raise shape_misfit(scores, together)
+    if plain and by_bits:
+        bits = dropout_bits(query, math.prod(query.shape[:-1]) * key.size(-2), dropout_p)
+        return call_bound(_DROPPED, (query, key, value, attn_mask, is_causal, factor, bits, dropout_p))[0]
     if plain:
         return call_bound(_ATTENTION, (query, key, value, attn_mask, is_causal, factor))[0]
-    return _composed(query, key, value, attn_mask, dropout_p, is_causal, factor)
+    drop = (lambda weights: dropout(weights, dropout_p, True)) if dropout_p else _all
+    return _composed(query, key, value, attn_mask, is_causal, factor, drop)
 
 
 # a whole layer -------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from .._core import random as _random
-from .._core.dtype import COMPLEX, COMPUTE, FLOAT, bool_
+from .._core.dtype import COMPLEX, COMPUTE, FLOAT, bool_, uint8
 from .._core.generator import default_generator
 from .._core.tensor import Tensor
 from .._core.warn import warn
@@ -74,8 +74,11 @@ def _is_idle(input: Tensor, p: float, train: bool) -> bool:
 def _dropout(input: Tensor, p: float, train: bool) -> Tensor:
     if _is_idle(input, p, train):
         return input
-    if p < 1 and input.dtype.category == FLOAT and _NATIVE.declaration.has_kernel_for(input):
-        return call_bound(_NATIVE, (input, p, True))[0]
+    if p < 1 and input.dtype.category == FLOAT:
+        if input.dtype.itemsize <= 4 and _BITS.declaration.has_kernel_for(input):
+            return call_bound(MASKED, (input, dropout_bits(input, input.numel(), p), p))
+        if _NATIVE.declaration.has_kernel_for(input):
+            return call_bound(_NATIVE, (input, p, True))[0]
     return input * _dropped(input, p)  # type: ignore[operator]
 
 
@@ -169,6 +172,45 @@ _BACKWARD = op("native_dropout_backward(Tensor grad_output, Tensor mask, Scalar 
    kernel=pointwise(lambda xp, grad_output, mask, scale: grad_output * mask * scale, rounds_numbers=False),
    grad=dict(grad_output=lambda grad, mask, scale: call_bound(_BACKWARD, (grad, mask, scale))), public="",
    decomposition=lambda grad_output, mask, scale: grad_output * mask * scale)
+
+
+# a bit for each element -----------------------------------------------------------------------------------------------
+
+BITS = 128  # bits come in groups of so many
+
+
+def _bits_spec(like: Tensor, count: int, p: float) -> Spec:
+    return Spec((-(-count // BITS) * (BITS // 8),), uint8)
+
+
+def _bits(xp: Any, like: Any, count: int, p: float, spec: Spec) -> Any:
+    kept = uninitialised(Spec((spec.shape[0] * 8,), bool_))
+    fill_drawn(kept, None, lambda generator, shape, kind: _random.bernoulli_scalar(generator, shape, 1 - p))
+    return xp.packbits(kept, bitorder="little")
+
+
+def _masked_spec(self: Tensor, bits: Tensor, p: float) -> Spec:
+    return Spec(self._array.shape, self.dtype, preserved_strides(self, None))
+
+
+def _masked(xp: Any, self: Any, bits: Any, p: float, spec: Spec) -> Any:
+    made = uninitialised(spec)
+    kept = xp.unpackbits(bits.reshape(-1), bitorder="little")[: self.size].reshape(self.shape)
+    made[...] = self * kept.astype(self.dtype) / self.dtype.type(1 - p)
+    return made
+
+
+# What is kept, for devices that draw it as bits: `like` tells the device and the type of what will be dropped.
+_BITS = op("_dropout_bits(Tensor like, int count, float p) -> Tensor", kernel=moves(_bits_spec, _bits),
+   kernels={"npu": "random.dropout_bits"}, public="", batch=Draws(different=one_by_one, same=drawn_once))
+MASKED = op("_dropout_masked(Tensor self, Tensor bits, float p) -> Tensor", kernel=moves(_masked_spec, _masked),
+   grad=dict(self=lambda grad, bits, p: call_bound(MASKED, (grad, bits, p))), public="",
+   npu="aclnnDropoutDoMask(self, bits, p, out)")
+
+
+def dropout_bits(like: Tensor, count: int, p: float) -> Tensor:
+    """Bits for `count` elements, each 0 with probability p."""
+    return call_bound(_BITS, (like.detach(), count, p))
 
 
 # nn.functional -------------------------------------------------------------------------------------------------------

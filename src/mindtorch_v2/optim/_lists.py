@@ -19,7 +19,7 @@ Tensors = list[torch.Tensor]
 # Where a step may be recorded into a device graph, and where a step may run as one kernel.
 CAPTURABLE_DEVICES = ("cuda", "xpu", "hpu", "privateuseone", "xla")
 _WHOLE = {(kind, where) for kind in (torch.float32, torch.float64) for where in ("cpu", "cuda")}
-_WHOLE |= {(kind, "cuda") for kind in (torch.float16, torch.bfloat16)}
+_WHOLE |= {(kind, "cuda") for kind in (torch.float16, torch.bfloat16)} | {(torch.float32, "npu")}
 _FUSED_DEVICES = ("mps", "cuda", "xpu", "hpu", "cpu", "mtia", "privateuseone")
 
 

@@ -9,6 +9,7 @@ import operator_cases as samples
 from device_cases import plain, run
 from operator_cases import Call, Declaration
 from simulator.build import operator_kinds
+from test_operators_npu import gradients
 
 import mindtorch_v2 as torch
 from mindtorch_v2._backends.npu import families
@@ -18,6 +19,7 @@ from mindtorch_v2._dispatch.dispatcher import dispatch
 SWEPT = ("A2", "310P", "950")
 TYPES = ("float32", "float16", "bfloat16", "float64", "int64", "int32", "uint8", "bool")
 PRODUCTS = frozenset(symbol for symbol, kinds in operator_kinds().items() if any(n == "cubeMathType" for n, _ in kinds))
+WHAT = ("backward", "in_place", *TYPES)  # the passes of a sweep: derivatives, in-place forms, values in each type
 TOLERANCES = {"float16": 1e-2, "bfloat16": 6e-2, "float64": 1e-9}
 OF_PRODUCTS = 2e-2  # of the largest element: where float32 products are computed in float16, errors add up
 # Decompositions are unique but for the signs of their vectors, or not unique at all.
@@ -99,7 +101,19 @@ def _on_cpu(compute: Callable[[], Any]) -> Any:
         return ...
 
 
-def forward(sweep: Sweep, declarations: Iterable[Declaration], kind: str) -> None:
+def sweep_of(machine: Any, declarations: Iterable[Declaration], what: str) -> Sweep:
+    """One pass over the samples of operators."""
+    sweep = Sweep(machine)
+    if what == "backward":
+        _backward(sweep, declarations)
+    elif what == "in_place":
+        _in_place(sweep, declarations)
+    else:
+        _forward(sweep, declarations, what)
+    return sweep
+
+
+def _forward(sweep: Sweep, declarations: Iterable[Declaration], kind: str) -> None:
     """Values of the samples; in types other than float32 the first ones."""
     for declaration in runnable(declarations):
         for call in samples.good_calls(declaration) if kind == "float32" else samples.secondary_calls(declaration):
@@ -111,7 +125,7 @@ def forward(sweep: Sweep, declarations: Iterable[Declaration], kind: str) -> Non
                 sweep.check(call, wanted, compute, kind)
 
 
-def backward(sweep: Sweep, declarations: Iterable[Declaration], gradients: Callable[[Call, str], Any]) -> None:
+def _backward(sweep: Sweep, declarations: Iterable[Declaration]) -> None:
     for declaration in runnable(declarations):
         for call in () if samples.draws(declaration) else samples.good_calls(declaration):
             wanted = _on_cpu(lambda call=call: gradients(call, "cpu"))
@@ -119,7 +133,7 @@ def backward(sweep: Sweep, declarations: Iterable[Declaration], gradients: Calla
                 sweep.check(call, wanted, lambda call=call: gradients(call, "npu"), "float32")
 
 
-def in_place(sweep: Sweep, declarations: Iterable[Declaration]) -> None:
+def _in_place(sweep: Sweep, declarations: Iterable[Declaration]) -> None:
     def result(call: Call, device: str) -> Any:
         args, kwargs = samples.arguments(call, torch, [t.to(device) for t in samples.bases(call, torch, "float32")])
         if not isinstance(args[0], torch.Tensor):

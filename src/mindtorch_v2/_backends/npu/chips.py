@@ -27,7 +27,8 @@ _CHIPS_OF: dict[str, frozenset[str]] = {
                     frozenset((NEW,))),
     **dict.fromkeys(("aclnnMaxPool2dWithIndices", "aclnnMaxPool2dWithIndicesBackward", "aclnnMaxPool3dWithArgmax",
                      "aclnnMaxPool3dWithArgmaxBackward", "aclnnApplyAdamWV2", "aclnnFlashAttentionScore",
-                     "aclnnFlashAttentionScoreGrad"), _SINCE_A2),
+                     "aclnnFlashAttentionScoreGrad", "aclnnFlashAttentionScoreV2", "aclnnFlashAttentionScoreGradV2"),
+                    _SINCE_A2),
     **dict.fromkeys(("aclnnRmsNorm", "aclnnRmsNormGrad"), _SINCE_A2 | {P310}),
 }  # fmt: skip
 _NAMES = (  # exact names: a plain Ascend910B is of the first generation

@@ -20,7 +20,8 @@ LACKING = {
     "aclnnNormalFloatTensor": ("A2", "A3", *OLD), "aclnnNormalTensorTensor": ("A2", "A3", *OLD),
     "aclnnMaxPool2dWithIndices": OLD, "aclnnMaxPool2dWithIndicesBackward": OLD, "aclnnMaxPool3dWithArgmax": OLD,
     "aclnnMaxPool3dWithArgmaxBackward": OLD, "aclnnApplyAdamWV2": OLD, "aclnnFlashAttentionScore": OLD,
-    "aclnnFlashAttentionScoreGrad": OLD, "aclnnRmsNorm": ("910A",), "aclnnRmsNormGrad": ("910A",),
+    "aclnnFlashAttentionScoreGrad": OLD, "aclnnFlashAttentionScoreV2": OLD, "aclnnFlashAttentionScoreGradV2": OLD,
+    "aclnnRmsNorm": ("910A",), "aclnnRmsNormGrad": ("910A",),
 }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from .kernels import kernel
+from .kernels import _generator, kernel
 
 
 @kernel("EmbeddingBag")
@@ -49,25 +49,61 @@ def ctc_loss(log_probs: np.ndarray, targets: np.ndarray, steps: list[int], lengt
     return losses, alpha
 
 
-def _weights(query: np.ndarray, key: np.ndarray, hidden: Any, scale: float, heads: int, layout: str, precise: int,
-             mode: int) -> tuple:  # fmt: skip
-    """Softmax weights of each query, with its largest score and the sum; layout BNSD."""
-    assert layout == "BNSD" and query.shape[1] == heads and mode in (0, 2)
-    scores = query @ np.repeat(key, heads // key.shape[1], 1).swapaxes(-1, -2) * scale
-    if mode == 2:
-        assert hidden.shape == (2048, 2048) and np.array_equal(hidden, np.triu(np.ones_like(hidden), 1))
-        hidden = np.triu(np.ones(scores.shape[-2:], bool), 1)
-    if hidden is not None:
-        shapes = (scores.shape, (scores.shape[0], 1, *scores.shape[2:]), (1, 1, *scores.shape[2:]), scores.shape[2:])
-        assert hidden.shape in shapes, hidden.shape
-        scores = np.where(hidden.astype(bool), -np.inf, scores)
-    top = scores.max(-1, keepdims=True)
-    nothing = np.isneginf(top)
-    made = np.exp(scores - np.where(nothing, 0, top))
-    total = made.sum(-1, keepdims=True)
-    if nothing.any():  # a query that sees no key: zeros only where that is asked for
-        assert precise == 2
-    return made / np.where(nothing, 1, total), top, total
+class _Attention:
+    """Scores of all pairs of query and key, and the weights that follow; layout BNSD."""
+
+    def __init__(self, query: np.ndarray, key: np.ndarray, shift: Any, shift_first: bool, dropped: Any, hidden: Any,
+                 scale: float, keep: float, heads: int, layout: str, precise: int, mode: int) -> None:  # fmt: skip
+        assert layout == "BNSD" and query.shape[1] == heads and mode in (0, 2) and 0 < keep <= 1
+        assert query.shape[1] <= 256 and query.shape[-1] <= (768 if shift is None else 512)
+        self.times = heads // key.shape[1]
+        scores = query @ np.repeat(key, self.times, 1).swapaxes(-1, -2)
+        batch, _, queries, keys = scores.shape
+        if shift is not None:
+            assert shift.shape in ((batch, heads, queries, keys), (1, heads, queries, keys), (batch, heads, 1, keys))
+            assert np.isfinite(shift).all()
+        added = 0 if shift is None else shift
+        scores = (scores + added) * scale if shift_first else scores * scale + added
+        if mode == 2:
+            assert hidden.shape == (2048, 2048) and np.array_equal(hidden, np.triu(np.ones_like(hidden), 1))
+            hidden = np.triu(np.ones((queries, keys), bool), 1)
+        if hidden is not None:
+            assert hidden.shape in (scores.shape, (batch, 1, queries, keys), (1, 1, queries, keys), (queries, keys))
+            scores = np.where(hidden.astype(bool), -np.inf, scores)
+        self.top = scores.max(-1, keepdims=True)
+        nothing = np.isneginf(self.top)
+        made = np.exp(scores - np.where(nothing, 0, self.top))
+        self.total = made.sum(-1, keepdims=True)
+        if nothing.any():  # a query that sees no key: zeros only where that is asked for
+            assert precise == 2
+        self.weights = made / np.where(nothing, 1, self.total)
+        self.kept = 1.0 if dropped is None else _kept_bits(dropped, scores.shape) / keep
+        assert (dropped is None) == (keep == 1)
+
+    def shared(self, made: np.ndarray) -> np.ndarray:
+        """Summed over the heads of queries that share keys."""
+        return made.reshape(len(made), -1, self.times, *made.shape[2:]).sum(2)
+
+
+def _kept_bits(bits: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The first elements of a mask that has a bit for each, in groups of 128."""
+    count = int(np.prod(shape))
+    assert bits.ndim == 1 and bits.size >= (count + 127) // 128 * 16, (bits.shape, shape)
+    return np.unpackbits(bits, bitorder="little")[:count].reshape(shape).astype(np.float32)
+
+
+@kernel("DropoutGenMaskV2")
+def dropout_mask(shape: tuple[int, ...], prob: float, seed: int, offset: int, kind: np.dtype) -> np.ndarray:
+    assert 0 <= prob <= 1 and str(kind) in ("float32", "float16", "bfloat16")
+    groups = (int(np.prod(shape)) + 127) // 128
+    return np.packbits(_generator(seed, offset).random(128 * groups) >= prob, bitorder="little")
+
+
+@kernel("DropoutDoMask")
+def dropout(x: np.ndarray, bits: np.ndarray, prob: float) -> np.ndarray:
+    if prob in (0, 1):
+        return x * (1 - prob)
+    return x * _kept_bits(bits, x.shape) / np.float32(1 - prob)
 
 
 def _gates(x: np.ndarray, dim: int) -> tuple:
@@ -98,30 +134,59 @@ def rotary(x: np.ndarray, cosines: np.ndarray, sines: np.ndarray, mode: int) -> 
     return x * cosines + turned * sines
 
 
+def _flash_attention(shift_first: bool, query: np.ndarray, key: np.ndarray, value: np.ndarray, shift: Any, dropped: Any,
+                     padding: Any, hidden: Any, prefix: Any, scale: float, keep: float, before: int, after: int,
+                     heads: int, layout: str, precise: int, mode: int) -> tuple:  # fmt: skip
+    assert padding is prefix is None
+    made = _Attention(query, key, shift, shift_first, dropped, hidden, scale, keep, heads, layout, precise, mode)
+    output = (made.weights * made.kept) @ np.repeat(value, made.times, 1)
+    return np.repeat(made.top, 8, -1), np.repeat(made.total, 8, -1), None, output
+
+
+def _flash_attention_grad(shift_first: bool, query: np.ndarray, key: np.ndarray, value: np.ndarray, grad: np.ndarray,
+                          shift: Any, dropped: Any, padding: Any, hidden: Any, top: np.ndarray, total: np.ndarray,
+                          softmax: Any, output: np.ndarray, prefix: Any, scale: float, keep: float, before: int,
+                          after: int, heads: int, layout: str, precise: int, mode: int) -> tuple:  # fmt: skip
+    assert padding is prefix is softmax is None
+    made = _Attention(query, key, shift, shift_first, dropped, hidden, scale, keep, heads, layout, precise, mode)
+    np.testing.assert_allclose(top[..., :1], made.top, rtol=1e-2, atol=1e-2)  # what the forward pass kept
+    np.testing.assert_allclose(total[..., :1], made.total, rtol=1e-2, atol=1e-2)
+    weights = made.weights * made.kept
+    np.testing.assert_allclose(output, weights @ np.repeat(value, made.times, 1), rtol=0.1, atol=0.1)
+    of_weights = grad @ np.repeat(value, made.times, 1).swapaxes(-1, -2) * made.kept
+    of_scores = made.weights * (of_weights - (of_weights * made.weights).sum(-1, keepdims=True))
+    of_shift = None
+    if shift is not None:
+        of_shift = of_scores * (scale if shift_first else 1)
+        for axis in (0, 2):
+            of_shift = of_shift.sum(axis, keepdims=True) if shift.shape[axis] == 1 else of_shift
+    of_scores = of_scores * scale
+    return (of_scores @ np.repeat(key, made.times, 1), made.shared(of_scores.swapaxes(-1, -2) @ query),
+            made.shared(weights.swapaxes(-1, -2) @ grad), of_shift)
+
+
 @kernel("FlashAttentionScore")
-def flash_attention(query: np.ndarray, key: np.ndarray, value: np.ndarray, shift: Any, dropped: Any, padding: Any,
-                    hidden: Any, prefix: Any, scale: float, keep: float, before: int, after: int, heads: int,
-                    layout: str, precise: int, mode: int) -> tuple:  # fmt: skip
-    assert shift is dropped is padding is prefix is None and keep == 1.0
-    weights, top, total = _weights(query, key, hidden, scale, heads, layout, precise, mode)
-    made = weights @ np.repeat(value, heads // value.shape[1], 1)
-    return np.repeat(top, 8, -1), np.repeat(total, 8, -1), None, made
+def flash_attention(*arguments: Any) -> tuple:
+    return _flash_attention(True, *arguments)
 
 
 @kernel("FlashAttentionScoreGrad")
-def flash_attention_grad(query: np.ndarray, key: np.ndarray, value: np.ndarray, grad: np.ndarray, shift: Any,
-                         dropped: Any, padding: Any, hidden: Any, top: np.ndarray, total: np.ndarray, kept: Any,
-                         output: np.ndarray, prefix: Any, scale: float, keep: float, before: int, after: int,
-                         heads: int, layout: str, precise: int, mode: int) -> tuple:  # fmt: skip
-    weights, own_top, own_total = _weights(query, key, hidden, scale, heads, layout, precise, mode)
-    np.testing.assert_allclose(top[..., :1], own_top, rtol=1e-2, atol=1e-2)  # what the forward pass kept
-    np.testing.assert_allclose(total[..., :1], own_total, rtol=1e-2, atol=1e-2)
-    times = heads // key.shape[1]
-    keys, values = (np.repeat(x, times, 1) for x in (key, value))
-    of_weights = grad @ values.swapaxes(-1, -2)
-    of_scores = weights * (of_weights - (of_weights * weights).sum(-1, keepdims=True)) * scale
+def flash_attention_grad(*arguments: Any) -> tuple:
+    return _flash_attention_grad(True, *arguments)
 
-    def shared(made: np.ndarray) -> np.ndarray:
-        return made.reshape(len(made), key.shape[1], times, *made.shape[2:]).sum(2)
 
-    return (of_scores @ keys, shared(of_scores.swapaxes(-1, -2) @ query), shared(weights.swapaxes(-1, -2) @ grad), None)
+def _second_version(function: Any, arguments: tuple, prefix_at: int) -> tuple:
+    """The versions that say where queries and keys begin, and in which order numbers are added."""
+    *first, order = arguments
+    assert first[prefix_at + 1] is first[prefix_at + 2] is None and order in (0, 1)
+    return function(order == 1, *first[: prefix_at + 1], *first[prefix_at + 3 :])
+
+
+@kernel("FlashAttentionScoreV2")
+def flash_attention_v2(*arguments: Any) -> tuple:
+    return _second_version(_flash_attention, arguments, 7)
+
+
+@kernel("FlashAttentionScoreGradV2")
+def flash_attention_grad_v2(*arguments: Any) -> tuple:
+    return _second_version(_flash_attention_grad, arguments, 12)

@@ -1,11 +1,11 @@
-"""NPU kernels of optimizers: a whole step of Adam or AdamW in three launches, however many parameters there are.
+"""NPU kernels of optimizers: a whole step in a few launches, however many parameters there are.
 
-The parameters of a list have a copy in one piece of memory, and their running means lie in such pieces. A step joins
-the gradients, moves everything with one ACLNN operator, and writes the parameters back.
+The running means of a list lie in one piece of memory each. A step joins parameters and gradients, moves everything at
+once (Adam and AdamW with one ACLNN operator), and writes the parameters back.
 """
 
-import weakref
 from collections.abc import Sequence
+from itertools import accumulate
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,39 +25,11 @@ from .operators import call, number_of
 
 SYMBOL = "aclnnApplyAdamWV2"
 COUNTS = 1 << 12  # numbers of steps that are brought to the device at a time
+ALIGNED = 32  # bytes at which memory of its own begins
 _OF_TENSORS = SimpleNamespace(  # what steps on arrays need, for tensors
     multiply=lambda x, y, out: out.copy_(x * y), divide=lambda x, y, out: out.copy_(x / y),
     maximum=lambda x, y, out: out.copy_(x.maximum(y)),
     sqrt=lambda x, out=None: x.sqrt() if out is None else out.copy_(x.sqrt()))
-
-
-class _Flat:
-    """The parameters of one list in one piece, and their states, which live in such pieces."""
-
-    def __init__(self, lists: Sequence[Sequence[Tensor]]) -> None:
-        parameters, states = lists[0], lists[2:]
-        first = id(parameters[0])
-        self.members = [weakref.ref(p) for p in parameters]
-        self.end = weakref.ref(parameters[0], lambda _: _flats.pop(first, None))
-        self.sizes = tuple([p._array.size for p in parameters])
-        self.values = _joined(parameters)
-        self.kept = [_joined(tensors) for tensors in states]
-        for flat, tensors in zip(self.kept, states, strict=True):
-            parts = call("split_with_sizes", wrap_npu(flat), self.sizes, 0)
-            for tensor, part in zip(tensors, parts, strict=True):
-                tensor.data = part.reshape(tensor.shape)
-        self.versions = [p._version for p in parameters]
-
-    def belongs_to(self, lists: Sequence[Sequence[Tensor]]) -> bool:
-        """Whether these are the same parameters, with states that nobody has moved elsewhere."""
-        same = len(lists[0]) == len(self.members)
-        return (same and all(r() is p for r, p in zip(self.members, lists[0], strict=True))
-                and len(lists) == 2 + len(self.kept)
-                and all(t._array.storage is flat.storage
-                        for flat, tensors in zip(self.kept, lists[2:], strict=True) for t in tensors))  # fmt: skip
-
-
-_flats: dict[int, _Flat] = {}  # by the first parameter's id, as long as that lives
 _counts: dict[tuple[int, int], NpuArray] = {}
 
 
@@ -67,11 +39,42 @@ def _row(tensor: Tensor) -> NpuArray:
     return array.storage.array((array.size,), array.dtype, array.offset, (array.itemsize,))
 
 
-def _joined(tensors: Sequence[Tensor]) -> NpuArray:
-    rows = [_row(t) for t in tensors]
+def _part(array: NpuArray, first: int, size: int) -> NpuArray:
+    return array.storage.array((size,), array.dtype, array.offset + first * array.itemsize, (array.itemsize,))
+
+
+def _joined(rows: Sequence[NpuArray]) -> NpuArray:
     made = empty((sum(r.size for r in rows),), rows[0].dtype, rows[0].device_index)
     run("aclnnCat", (rows, 0, made), "aten::cat")
     return made
+
+
+def _lies_in_one_piece(tensors: Sequence[Tensor]) -> bool:
+    """Whether the tensors lie one behind the other in one piece of memory."""
+    first = tensors[0]._array
+    places = accumulate([t._array.size * first.itemsize for t in tensors], initial=first.offset)
+    return all(t._array.storage is first.storage and t._array.offset == place
+               for t, place in zip(tensors, places, strict=False))  # fmt: skip
+
+
+def _in_one_piece(tensors: Sequence[Tensor]) -> NpuArray:
+    """States as one row; those that lie elsewhere move into one piece of memory, and stay there."""
+    if not _lies_in_one_piece(tensors):
+        flat = wrap_npu(_joined([_row(t) for t in tensors]))
+        for tensor, part in zip(tensors, call("split_with_sizes", flat, [t._array.size for t in tensors], 0), strict=True):
+            tensor.data = part.reshape(tensor.shape)
+    first = tensors[0]._array
+    return _part(first, 0, sum(t._array.size for t in tensors))
+
+
+def _parameters_and_gradients(parameters: Sequence[Tensor], gradients: Sequence[Tensor]) -> tuple[NpuArray, NpuArray]:
+    """Copies of both, each in one piece."""
+    rows = [_row(t) for t in parameters]
+    size, kind = sum(r.size for r in rows), rows[0].dtype
+    between = -size % (ALIGNED // kind.itemsize)
+    padding = [empty((between,), kind, rows[0].device_index)] if between else []  # nobody reads it
+    made = _joined([*rows, *padding, *(_row(t) for t in gradients)])
+    return _part(made, 0, size), _part(made, size + between, size)
 
 
 def _count(number: int, index: int) -> NpuArray:
@@ -91,14 +94,14 @@ def _has_step(parameter: Tensor) -> bool:
     return kind.itemsize <= 4 and way(SYMBOL, started(parameter._array.device_index).chip, types) is None
 
 
-def _launch(name: str, flat: _Flat, gradient: NpuArray, number: int, lr: float, beta1: float, beta2: float,
-            weight_decay: float, eps: float, amsgrad: bool, maximize: bool) -> None:
+def _launch(name: str, values: NpuArray, gradient: NpuArray, states: Sequence[NpuArray], number: int, lr: float,
+            beta1: float, beta2: float, weight_decay: float, eps: float, amsgrad: bool, maximize: bool) -> None:
     """The step as one operator, which knows the decay of AdamW and counts steps from 0."""
     if name == "_fused_adam_":
         if weight_decay:
-            run("aclnnInplaceAdd", (gradient, flat.values, -weight_decay if maximize else weight_decay), name)
+            run("aclnnInplaceAdd", (gradient, values, -weight_decay if maximize else weight_decay), name)
         weight_decay = 0.0
-    run(SYMBOL, (flat.values, flat.kept[0], flat.kept[1], flat.kept[2] if amsgrad else None, gradient,
+    run(SYMBOL, (values, states[0], states[1], states[2] if amsgrad else None, gradient,
                  _count(number - 1, gradient.device_index), lr, beta1, beta2, weight_decay, eps, amsgrad, maximize),
         f"aten::{name}")
 
@@ -112,35 +115,30 @@ def _by_parts(step: Any, tensors: Sequence[Tensor]) -> None:
             tensor.copy_(made)
 
 
-def _step_of_all(family: FusedStep, name: str, lists: Sequence[Sequence[Tensor]], number: int,
+def _step_of_all(family: FusedStep, name: str, lists: Sequence[Sequence[Tensor]], number: int | None,
                  options: dict[str, Any]) -> None:
     """The step of a whole list."""
     parameters, gradients = lists[0], lists[1]
-    flat = _flats.get(id(parameters[0]))
-    if flat is None or not flat.belongs_to(lists):
-        flat = _flats[id(parameters[0])] = _Flat(lists)
-    elif flat.versions != [p._version for p in parameters]:  # somebody else wrote to them
-        flat.values = _joined(parameters)
-    gradient = _joined(gradients)
-    if _has_step(parameters[0]):
-        _launch(name, flat, gradient, number, **options)
+    states = [_in_one_piece(tensors) for tensors in lists[2:]]
+    values, gradient = _parameters_and_gradients(parameters, gradients)
+    if number is not None and "adam" in name and _has_step(parameters[0]):
+        _launch(name, values, gradient, states, number, **options)
     else:
-        _by_parts(family.prepare(number, **options), [wrap_npu(x) for x in (flat.values, gradient, *flat.kept)])
-    run("aclnnSplitWithSize", (flat.values, flat.sizes, 0, [_row(p) for p in parameters]), f"aten::{name}")
+        _by_parts(family.prepare(number, **options), [wrap_npu(x) for x in (values, gradient, *states)])
+    sizes = [p._array.size for p in parameters]
+    run("aclnnSplitWithSize", (values, sizes, 0, [_row(p) for p in parameters]), f"aten::{name}")
     for tensors in (parameters, *lists[2:]):
         for tensor in tensors:
             tensor._bump_version()
-    flat.versions = [p._version for p in parameters]
 
 
-def _as_one(name: str, lists: Sequence[Sequence[Tensor]], steps: Sequence[Any]) -> bool:
+def _as_one(lists: Sequence[Sequence[Tensor]], steps: Sequence[Any]) -> bool:
     """Whether a list steps as a whole: one type, packed, not empty, counted on the host and as far as each other."""
-    if "adam" not in name or any(step._device.type != "cpu" for step in steps):
-        return False
     every = [t for tensors in lists for t in tensors]
     same = {(t._array.dtype, t._device.index) for t in every}
     return (len(same) == 1 and all(t._array.size and t._array.is_contiguous for t in every)
-            and len({step.item() for step in steps}) == 1)  # fmt: skip
+            and all(step is None or step._device.type == "cpu" for step in steps)
+            and len({None if step is None else step.item() for step in steps}) == 1)  # fmt: skip
 
 
 @given("operator")
@@ -159,8 +157,8 @@ def fused_step(operator: Operator, *args: Any) -> None:
     if scale is not None:
         for gradient in lists[1]:
             gradient.div_(scale)
-    if lists[0] and counts and _as_one(name, lists, steps):
-        _step_of_all(family, name, lists, int(steps[0].item()), options)
+    if lists[0] and _as_one(lists, steps):
+        _step_of_all(family, name, lists, int(steps[0].item()) if counts else None, options)
         return
     for step, *tensors in zip(steps, *lists, strict=True):
         _by_parts(family.prepare(None if step is None else step.item(), **options), tensors)
@@ -168,7 +166,6 @@ def fused_step(operator: Operator, *args: Any) -> None:
 
 def _forget(runtime: Runtime) -> None:
     _counts.clear()
-    _flats.clear()
 
 
 at_stop.insert(0, _forget)

@@ -226,6 +226,15 @@ def dropout_noise(operator: Operator, self: Tensor, p: float, features: bool, sc
 
 
 @given("operator")
+def dropout_bits(operator: Operator, like: Tensor, count: int, p: float) -> Tensor:
+    made = uninitialised(infer(operator, like, count, p), like._device)
+    if count:
+        seed, offset = seed_state(made._array.device_index).taken(count)
+        run("aclnnDropoutGenMaskV2", ((count,), p, seed, offset, like._array.dtype, made._array), "aten::dropout")
+    return made
+
+
+@given("operator")
 def rrelu_slopes(operator: Operator, self: Tensor, lower: float, upper: float, generator: Any) -> Tensor:
     made = uninitialised(infer(operator, self, lower, upper, generator), self._device)
     if made._array.size:
