@@ -250,7 +250,7 @@ _BACKWARD = op(
    public="", flops=Flops(sdpa_backward_flop, "_scaled_dot_product_flash_attention_backward"))
 
 
-# with dropout, on devices that draw bits for it ------------------------------------------------------------------------
+# with dropout, on devices that draw bits for it -----------------------------------------------------------------------
 
 
 def _dropping(bits: Any = None, dropout_p: float = 0.0) -> Drop:
@@ -269,13 +269,14 @@ def _dropped_grad(grads, query, key, value, mask, is_causal, scale, bits, dropou
 _DROPPED = op(
    "_attention_dropped(Tensor query, Tensor key, Tensor value, Tensor? mask, bool is_causal, float scale, Tensor bits, "
    "float dropout_p) -> (Tensor output, Tensor norms)",
-   kernel=Parts(lambda *args: _attention_specs(*args[:6])), kernels={"npu": "attention.attention"},
+   kernel=Parts(lambda *args: _attention_specs(*args[:6])), kernels={"npu": "attention.attention_dropped"},
    grad={"query, key, value": _dropped_grad}, public="", decomposition=lambda *args: (_composed_of(*args), None),
    flops=Flops(sdpa_flop, "_scaled_dot_product_flash_attention"))
 _DROPPED_BACKWARD = op(
    "_attention_dropped_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor? mask, bool is_causal, "
    "float scale, Tensor norms, Tensor output, Tensor bits, float dropout_p) -> (Tensor result, Tensor result1, Tensor "
-   "result2)", kernel=Parts(lambda *args: _backward_specs(*args)), kernels={"npu": "attention.attention_backward"},
+   "result2)", kernel=Parts(lambda *args: _backward_specs(*args)),
+   kernels={"npu": "attention.attention_dropped_backward"},
    public="", decomposition=lambda *args: _backward_by_parts(*args),
    flops=Flops(sdpa_backward_flop, "_scaled_dot_product_flash_attention_backward"))
 

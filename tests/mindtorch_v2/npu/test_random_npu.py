@@ -8,6 +8,7 @@ import pytest
 
 import mindtorch_v2 as torch
 import mindtorch_v2.nn.functional as F
+from mindtorch_v2._dispatch.dispatcher import dispatch
 
 COUNT = 4000
 
@@ -89,3 +90,14 @@ def test_gradients_flow_through_dropout(shared_npu: Any) -> None:
     y = F.dropout(x, 0.5)
     y.sum().backward()
     assert x.grad.equal(y.detach())
+
+
+def test_bits_mean_the_same_on_a_cpu(npu: Any) -> None:
+    x = torch.arange(1.0, 301.0).reshape(30, 10)
+    for device in ("cpu", "npu"):
+        bits = dispatch("aten::_dropout_bits", x.to(device), 300, 0.25)
+        assert (bits.dtype, bits.shape, bits.device.type) == (torch.uint8, (48,), device)
+        made = [dispatch("aten::_dropout_masked", x.to(d), bits.to(d), 0.25).cpu() for d in ("cpu", "npu")]
+        torch.testing.assert_close(*made)
+        assert 0.1 < (made[0] == 0).float().mean().item() < 0.4
+        torch.testing.assert_close(made[0][made[0] != 0], x[made[0] != 0] / 0.75)

@@ -72,7 +72,7 @@ def _masks(query: Tensor, key: Tensor, mask: Tensor | None, is_causal: bool) -> 
 
 def _launch(symbol: str, op: str, tensors: tuple[Tensor, ...], masks: tuple[Any, Any], kept: tuple[Any, ...],
             call: tuple[bool, float, Tensor | None, float], results: tuple[Any, ...]) -> None:
-    """Runs one of the two operators: the tensors come first, then masks, then what the forward pass kept, then numbers."""
+    """Runs one of the two operators: tensors come first, then masks, what the forward pass kept, and numbers."""
     hidden, shift = (None if mask is None else mask._array for mask in masks)
     is_causal, scale, bits, dropout_p = call
     precise = ROWS_WITHOUT_KEYS if hidden is not None and not is_causal else 0
@@ -86,7 +86,20 @@ def _launch(symbol: str, op: str, tensors: tuple[Tensor, ...], masks: tuple[Any,
 
 @given("operator")
 def attention(operator: Operator, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool,
-              scale: float, bits: Tensor | None = None, dropout_p: float = 0.0) -> Any:
+              scale: float) -> Any:
+    return attention_dropped(operator, query, key, value, mask, is_causal, scale, None, 0.0)
+
+
+@given("operator")
+def attention_backward(operator: Operator, grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor,
+                       mask: Tensor | None, is_causal: bool, scale: float, norms: Tensor, output: Tensor) -> Any:
+    return attention_dropped_backward(operator, grad_out, query, key, value, mask, is_causal, scale, norms, output,
+                                      None, 0.0)
+
+
+@given("operator")
+def attention_dropped(operator: Operator, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
+                      is_causal: bool, scale: float, bits: Tensor | None, dropout_p: float) -> Any:
     specs = infer(operator, query, key, value, mask, is_causal, scale)
     output, norms = (uninitialised(spec, query._device) for spec in specs)
     if not _takes(query, value, mask):
@@ -105,9 +118,9 @@ def attention(operator: Operator, query: Tensor, key: Tensor, value: Tensor, mas
 
 
 @given("operator")
-def attention_backward(operator: Operator, grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor,
-                       mask: Tensor | None, is_causal: bool, scale: float, norms: Tensor, output: Tensor,
-                       bits: Tensor | None = None, dropout_p: float = 0.0) -> Any:
+def attention_dropped_backward(operator: Operator, grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor,
+                               mask: Tensor | None, is_causal: bool, scale: float, norms: Tensor, output: Tensor,
+                               bits: Tensor | None, dropout_p: float) -> Any:
     specs = infer(operator, grad_out, query, key, value)
     if not _takes(query, value, mask):
         made = _backward_by_parts(grad_out, query, key, value, mask, is_causal, scale, norms, output, bits, dropout_p)

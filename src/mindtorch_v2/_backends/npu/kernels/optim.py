@@ -61,7 +61,8 @@ def _in_one_piece(tensors: Sequence[Tensor]) -> NpuArray:
     """States as one row; those that lie elsewhere move into one piece of memory, and stay there."""
     if not _lies_in_one_piece(tensors):
         flat = wrap_npu(_joined([_row(t) for t in tensors]))
-        for tensor, part in zip(tensors, call("split_with_sizes", flat, [t._array.size for t in tensors], 0), strict=True):
+        parts = call("split_with_sizes", flat, [t._array.size for t in tensors], 0)
+        for tensor, part in zip(tensors, parts, strict=True):
             tensor.data = part.reshape(tensor.shape)
     first = tensors[0]._array
     return _part(first, 0, sum(t._array.size for t in tensors))
