@@ -32,7 +32,7 @@ def test_blocks_give_the_composed_result(monkeypatch, mask, scores):
     query, key, value = tensors((2, 3, 7, 4), (2, 3, 5, 4), (2, 3, 5, 6))
     causal = mask == "causal"
     found = scaled_dot_product_attention(query, key, value, MASKS[mask], is_causal=causal, scale=0.7)
-    expected = attention._composed(query, key, value, MASKS[mask], 0.0, causal, 0.7)
+    expected = attention._composed(query, key, value, MASKS[mask], causal, 0.7)
     np.testing.assert_allclose(found.detach().numpy(), expected.detach().numpy(), rtol=1e-10, atol=1e-12)
     given = torch.randn(found.shape, dtype=torch.float64)
     for got, wanted in zip(torch.autograd.grad(found, (query, key, value), given),
