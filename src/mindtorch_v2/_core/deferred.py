@@ -65,6 +65,7 @@ class Deferred(LateArray):
 
     def held_by(self, tensor: Any) -> None:
         """Lets another tensor show the same value."""
+        self.trace.touched.append(self.number)
         self.others = (*self.others, weakref.ref(tensor))
 
     @property

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from .._core.deferred import Deferred
 from .._core.tensor import Tensor, flush_pending
 from .._dispatch.keys import PIPELINE_MASK, changed_modes, modes
 from .._logging import shows
@@ -72,10 +71,7 @@ class Recording(Pipeline):
         stack = user_stack()
         if self.region.settings.fullgraph:
             refusal = exc.unsupported(what, explanation, hints, context, stack)
-            for value in self.trace.values:  # nothing of what was recorded is to run
-                if value.__class__ is Deferred:
-                    value.error = refusal
-            self._begin()
+            self.trace.taken().end(refusal)  # nothing of what was recorded is to run
             self.leaving = True
             raise refusal
         self.reasons.append(GraphCompileReason(reason, list(stack[-1:])))

@@ -1,16 +1,26 @@
-"""Plans by the signatures of traces."""
+"""Plans by what traces recorded."""
 
 from .._core.planning import plans
 from .plan import Plan
-from .trace import Trace
+from .trace import Recordings, Trace
 
 _MOST = 1024
 _known: dict[tuple, Plan] = {}
-plans.append(_known)
+_recordings = Recordings()
+plans += [_known, _recordings]
 
 
 def plan_of(trace: Trace) -> Plan:
     """The plan of a trace, made if there is none for its signature."""
+    known, key = trace.node.plans, (trace.outputs, trace.aliases())
+    plan = known.get(key)
+    if plan is None:
+        plan = known[key] = _shared_plan(trace)
+    return plan
+
+
+def _shared_plan(trace: Trace) -> Plan:
+    """The one plan of all traces with a signature."""
     key = trace.signature()
     plan = _known.get(key)
     if plan is None:
@@ -25,3 +35,4 @@ def plan_of(trace: Trace) -> Plan:
 def forget_plans() -> None:
     """Lets every trace be planned anew."""
     _known.clear()
+    _recordings.clear()

@@ -60,7 +60,7 @@ class _Planner:
         self.plan, self.places = plan, plan.places
         self.memory: dict[int, int] = {}  # of the inputs that lie in one memory, the first stands for all
         self.start: dict[int, int] = {}
-        for group in trace._aliases():
+        for group in trace.aliases():
             for number, offset in group:
                 self.memory[number], self.start[number] = group[0][0], offset
         self.drafts: list[Draft] = []

@@ -28,12 +28,13 @@ from .._ops._declare.rules import shares_storage
 from .cache import plan_of
 from .plan import Plan
 from .recipes import CUT, REAL, Recipe, guard_of, recipe_for, twins_of
-from .trace import Trace, layout_of, place_of_caller, told
+from .trace import ABSENT, Place, Slots, Trace, layout_of, nothing, place_of_caller, told
 
 _new = object.__new__
 _RECORDED = CPU_MASK | CUDA_MASK  # the devices whose calls are recorded
 # Errors that keep their type when the pipeline adds where the call was recorded.
 _REBUILT = (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError)
+_MOST_COMPARED = 4  # tensors and numbers of a call that is compared with the likely one
 _LONGEST = 4096  # calls after which a trace is run, so that memory is not kept for ever
 
 
@@ -49,6 +50,7 @@ class _State:
 
 
 _state = _State()
+_spare: list[Trace] = []  # of blocks that were left, with all that they know
 
 
 def _own_trace() -> Any:
@@ -71,7 +73,9 @@ class Pipeline:
         modes.__dict__["pipeline"] = self
         with _state.lock:
             _state.threads.add(threading.get_ident())
-        self._begin()
+        self.trace = _spare.pop() if _spare and not self.lines else Trace()
+        self.trace.flush, self.trace.quick = self.flush, None if self.lines else True
+        self._announce()
         modes.update(include=modes.include | PIPELINE_MASK)
         return self
 
@@ -82,37 +86,41 @@ class Pipeline:
             self.flush()
         finally:
             modes.__dict__["pipeline"] = outer
-            self.trace = _state.trace = None  # which leads back here
+            trace, self.trace, _state.trace = self.trace, None, None
+            trace.flush = nothing  # which led back here
+            if trace.quick:
+                _spare.append(trace)
             if outer is None:
                 with _state.lock:
                     _state.threads.discard(threading.get_ident())
 
-    def _begin(self) -> None:
-        """Begins an empty trace."""
-        self.trace = Trace(self.flush, self.lines)
+    def _announce(self) -> None:
+        """Makes the trace the one that is recorded in, if no other thread records."""
         with _state.lock:
             alone = _state.threads == {threading.get_ident()} and modes.__dict__.get("pipeline") is self
             _state.trace = self.trace if alone else None
 
     def __len__(self) -> int:
-        return 0 if self.trace is None else len(self.trace.values) - len(self.trace.inputs)
+        return 0 if self.trace is None else self.trace.node.count - len(self.trace.inputs)
 
     def flush(self) -> None:
         """Runs all recorded calls. An error empties the trace and stays with the results that now never come."""
         with self._lock:
-            trace = self.trace
-            if trace is None or not trace.items:
+            if self.trace is None or self.trace.node is self.trace.root:
                 return
-            self._begin()
+            trace = self.trace.taken()
+            self._announce()
             trace.find_outputs()
             try:
                 made = self.compute(trace)
             except Exception as error:
                 self._fail(trace, error)
+            except BaseException as error:
+                trace.end(error)
+                raise
             else:
                 _fill(trace, made)
-            finally:
-                trace.values, trace.flush = [], _nothing
+                trace.end()
 
     def compute(self, trace: Trace) -> Sequence[Any]:
         """The arrays that the trace's outputs wait for."""
@@ -138,14 +146,8 @@ class Pipeline:
             name, where = entry.operator.name, entry.where or where
         kind = type(error) if type(error) in _REBUILT else RuntimeError
         failure = kind(f"{name}, recorded at {where}, failed when the pipeline was flushed: {error}")
-        for value in trace.values:
-            if value.__class__ is Deferred:
-                value.error = failure
+        trace.end(failure)
         raise failure from error
-
-
-def _nothing() -> None:
-    """The flush of a trace that was run."""
 
 
 def _fill(trace: Trace, arrays: Sequence[Any]) -> None:
@@ -212,29 +214,30 @@ for _item in {name}:
     _layouts.append(_layout)
 _layout_{at} = tuple(_layouts)
 """
+_QUICK = """
+_trace = _state.trace or _own_trace()
+_node = _trace.node.likely
+try: _same = {as_before}
+except AttributeError: _same = False  # a number, where a tensor was
+if _same:
+    _trace.node = _node{numbers}
+    _made = _new(Tensor)
+    _made._array = _array = _node.array
+    _array.holder = _ref(_made){device}
+    return _made
+"""
 _END = """
 try: _recipe = _recipes[{key}]
 except (KeyError, TypeError): _recipe = _miss(({key}), ({names},))
 if _recipe.quick is not _trace.quick:
-    return _other(_trace, _recipe, ({names},), ({flat}))
-_values = _trace.values
-_items = _trace.items
-_items += _recipe, {flat}
-_deferred = _new(Deferred)
-_deferred.layout = _layout = _recipe.layout
-_deferred.shape = _layout.shape
-_deferred.strides = _layout.strides
-_deferred.dtype = _layout.dtype
-_deferred.trace = _trace
-_deferred.number = len(_values)
-_deferred.root = _deferred.value = _deferred.error = None
-_deferred.offset = 0
-_deferred.others = ()
+    return _other(_trace, _recipe, ({names},), ({flat}), _free)
+_node = _trace.step(_recipe, ({flat}))
+if _node.kernel is None and _node.count < LONGEST: {learn}
+_trace.numbers += _free
 _made = _new(Tensor)
-_made._array = _deferred
-_deferred.holder = _ref(_made)
-_values.append(_deferred){device}
-if _deferred.number > LONGEST: _trace.flush()
+_made._array = _array = _node.array
+_array.holder = _ref(_made){device}
+if _node.count > LONGEST: _trace.flush()
 return _made
 """
 
@@ -253,7 +256,7 @@ def kernel_of(operator: Operator, below: Callable, mask: int) -> Callable:
     scope: dict[str, Any] = {
         "_state": _state, "_own_trace": _own_trace, "Deferred": Deferred, "Tensor": Tensor, "_new": _new,
         "_ref": weakref.ref, "NUMBERS": NUMBERS, "REAL": REAL, "_zero": _signed_zero, "LONGEST": _LONGEST,
-        "__opname__": f"{operator.name} recorded",
+        "NONE": ABSENT.array, "__opname__": f"{operator.name} recorded",
     }  # fmt: skip
     recipes: dict[tuple, Any] = {}
     plans.append(recipes)
@@ -281,8 +284,12 @@ def _is_free(operator: Operator, argument: Argument) -> bool:
 def _source(operator: Operator, backend: int) -> str:
     schema = operator.schema
     names = ", ".join(schema.names)
-    lines = ["_trace = _state.trace or _own_trace()"]
-    keys, flat = [], []
+    lines = ["_free = []"]
+    keys: list[str] = []
+    flat: list[str] = []
+    given: list[str] = []
+    # what a call that is as the likely one was has to be, and what is noted of one so that others can be compared
+    as_before, rest, plain, numbers = ["_node.kernel is _recipes"], [], [], []
     for at, a in enumerate(schema.arguments):
         name, free = a.name, _is_free(operator, a)
         number = f"({name}.__class__, {name} or _zero({name}))"
@@ -291,15 +298,23 @@ def _source(operator: Operator, backend: int) -> str:
             keys.append(f"_layout_{at}")
             flat.append(f"*_numbers_{at}" if a.is_list else f"_number_{at}")
             otherwise = []
+            array, found = f"{name}._array", f"_number_{at}"
             if a.optional:
                 empty = "()" if a.is_list else "None"
                 otherwise += [f"if {name} is None: _number{'s' * a.is_list}_{at}, _layout_{at} = {empty}, None", "el"]
+                array = f"(NONE if {name} is None else {array})"
             if a.type == "Tensor|Scalar":
                 otherwise += [f"if {name}.__class__ in NUMBERS:", f"    _number_{at}, _layout_{at} = None, {number}"]
                 if free:
                     otherwise += [f"    if {name}.__class__ in REAL:", f"        _layout_{at} = {name}.__class__",
-                                  f"        _trace.numbers.append({name})"]  # fmt: skip
+                                  f"        _free.append({name})"]  # fmt: skip
+                    found = f"{name}.__class__ if {name}.__class__ in REAL else {found}"
+                    numbers.append(f"\n        if {name}.__class__ in REAL: _trace.numbers.append({name})")
+                plain.append(f"{name}.__class__ in {'REAL' if free else '()'} or {name}.__class__ not in NUMBERS")
+                array = f"({name}.__class__ if _node.free and {name}.__class__ in NUMBERS else {array})"
                 otherwise.append("el")
+            as_before.append(f"{array} is _node.a{len(given)}.array")
+            given.append(found)
             if otherwise:
                 own = ["se:", *("    " + x for x in own)]
                 joined = "\n".join([*otherwise, ""]).replace("\nel\n", "\nel")
@@ -309,13 +324,27 @@ def _source(operator: Operator, backend: int) -> str:
         elif free:
             lines += [f"if {name} is _default_{name}: _key_{at} = {name}",
                       f"elif {name}.__class__ in REAL:", f"    _key_{at} = {name}.__class__",
-                      f"    _trace.numbers.append({name})", f"else: _key_{at} = {number}"]  # fmt: skip
+                      f"    _free.append({name})", f"else: _key_{at} = {number}"]  # fmt: skip
             keys.append(f"_key_{at}")
+            plain.append(f"{name} is _default_{name}")
+            as_before.insert(1, plain[-1])
         else:
             keys.append(key_part(a))
-    where = f"\n_made._keys = {backend}\n_made._device = _layout.device" if backend != CPU_MASK else ""
-    end = _END.format(names=names, device=where, key=", ".join(keys) + ",", flat=", ".join(flat) + ",")
-    body = "\n".join("    " + line for line in (*lines, *end.strip().splitlines()))
+            rest.append(key_part(a))
+    where = f"\n_made._keys = {backend}\n_made._device = _node.layout.device" if backend != CPU_MASK else ""
+    quick, learn = "_trace = _state.trace or _own_trace()", "pass"
+    if len(given) <= _MOST_COMPARED and not any(a.is_tensor and a.is_list for a in schema.arguments):
+        others = "".join(f"{part}, " for part in rest)
+        if rest:
+            as_before.append(f"({others}) == _node.rest")
+        noted = "".join(["\n    if _node.free:", *numbers]) if numbers else ""
+        indented = where.replace("\n", "\n    ")
+        quick = _QUICK.format(as_before=" and ".join(as_before), numbers=noted, device=indented)
+        learn = f"_trace.learn(_node, _recipes, ({''.join(f'{g}, ' for g in given)}), ({others}))"
+        if plain:
+            learn = f"\n    if {' and '.join(f'({test})' for test in plain)}: {learn}"
+    end = _END.format(names=names, device=where, key=", ".join(keys) + ",", flat=", ".join(flat) + ",", learn=learn)
+    body = "\n".join("    " + line for line in (*quick.strip().splitlines(), *lines, *end.strip().splitlines()))
     return f"def {schema.base_name}({names}):\n{body}\n"
 
 
@@ -325,20 +354,21 @@ class _Others:
     def __init__(self, operator: Operator, missing: "_Missing", cut: Callable) -> None:
         self.operator, self.missing, self.cut = operator, missing, cut
 
-    def __call__(self, trace: Trace, recipe: Any, args: tuple, flat: tuple) -> Any:
+    def __call__(self, trace: Trace, recipe: Any, args: tuple, flat: tuple, free: list[Any]) -> Any:
         if recipe.variants is not None:
             recipe = self.missing.choose(recipe, args)
         if recipe is CUT or recipe.written and not _check_write(trace, recipe, args):
             return self.cut(*args)
+        node = trace.step(recipe, flat)
+        trace.numbers += free
         if recipe.fails or not trace.quick:
-            trace.places[len(trace.items)] = place_of_caller()
-        trace.items += (recipe, *flat)
+            trace.lines[node] = place_of_caller()
         trace.draws = trace.draws or recipe.draws
         if recipe.returns is not None or not recipe.results:
             return None if recipe.returns is None else args[recipe.returns]
         like = _first_tensor(*args)
-        made = [None if layout is None else _result(trace, layout, like) for layout in recipe.results]
-        if len(trace.values) > _LONGEST:
+        made: list[Any] = [None if place is None else _result(place, like) for place in node.made]
+        if node.count > _LONGEST:
             trace.flush()
         return result_of(self.operator, made) if recipe.several else made[0]
 
@@ -425,21 +455,12 @@ def _check_write(trace: Trace, recipe: Recipe, args: tuple) -> bool:
     return True
 
 
-def _result(trace: Trace, layout: Any, like: Any) -> Tensor:
+def _result(place: Place, like: Any) -> Tensor:
     made = _new(Tensor)
-    made._array = _deferred(trace, layout)
+    made._array = place.array
     made._array.holder = weakref.ref(made)
     if like._keys & BACKEND_MASK != CPU_MASK:
-        made._keys, made._device = like._keys & BACKEND_MASK, layout.device
-    return made
-
-
-def _deferred(trace: Trace, layout: Any, root: int | None = None, offset: int = 0) -> Deferred:
-    made = _new(Deferred)
-    made.layout, made.shape, made.strides, made.dtype = layout, layout.shape, layout.strides, layout.dtype
-    made.trace, made.number, made.root, made.offset = trace, len(trace.values), root, offset
-    made.value, made.error, made.others = None, None, ()
-    trace.values.append(made)
+        made._keys, made._device = like._keys & BACKEND_MASK, place.layout.device
     return made
 
 
@@ -474,8 +495,7 @@ def _view_kernel(operator: Operator, below: Callable) -> Callable:
         trace.shared.add(array.memory)
         views = []
         for nr, (recipe, offset) in enumerate(made):
-            trace.items += (recipe, array.number)
-            shown = _deferred(trace, recipe.layout, array.memory, array.offset + offset)
+            shown = trace.step(recipe, (array.number,), array.memory, array.offset + offset).array
             view = tracked_view(source, shown, source._offset + offset, operator, args, nr if family.several else None)
             shown.holder = weakref.ref(view)
             views.append(view)
@@ -491,8 +511,6 @@ def _view_recipe(operator: Operator, array: Deferred, args: tuple, geometry: tup
     if not layout.size:
         return CUT, 0
     recipe = Recipe(operator, "view", (), (layout,))
-    from .trace import Slots
-
     recipe.template = (Slots(), *args)
     recipe.fails = False
     recipe.offset = offset

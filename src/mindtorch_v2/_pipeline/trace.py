@@ -2,6 +2,9 @@
 
 import math
 import sys
+import weakref
+from collections.abc import Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,6 +15,9 @@ from .._dispatch.registry import Operator
 
 if TYPE_CHECKING:
     from .recipes import Recipe
+
+
+_new = object.__new__
 
 
 class Layout:
@@ -68,30 +74,113 @@ class Entry(NamedTuple):
         return [v for a in self.arguments for v in (a if isinstance(a, tuple) else (a,)) if v.__class__ is Value]
 
 
-class _Input:
-    """Marks in a trace's items that the next one is the layout of an array from outside."""
+class Place:
+    """A value of recordings that began alike: `array` stands for it, in the one that goes on now.
+
+    An array from outside has itself there, or None while nothing is recorded. A result has a `Deferred`, which serves
+    one recording after the other as long as nobody holds it. Views lie `offset` bytes into the memory of value `root`.
+    """
+
+    __slots__ = ("array", "layout", "number", "offset", "root")
+
+    array: Any
+    layout: Any
+    number: int
+    root: int | None
+    offset: int
+
+    def renew(self, trace: "Trace") -> None:
+        """Takes another `Deferred`, since this one is held, or tells what happened."""
+        made = self.array = _new(Deferred)
+        layout = made.layout = self.layout
+        made.shape, made.strides, made.dtype = layout.shape, layout.strides, layout.dtype
+        made.trace, made.number, made.root, made.offset = trace, self.number, self.root, self.offset
+        made.value, made.error, made.others = None, None, ()
+
+
+class Node(Place):
+    """What was recorded after a `parent`: an array from outside, or a call of `recipe` on values with these numbers.
+
+    Recordings that begin alike share nodes, so that a node stands for all up to it. `after` are the nodes that followed
+    it, `likely` the last of them: a call that is as that one was takes it without a search. For this a node has
+    `kernel`, which tells operators apart, `a0` ... for tensors and numbers (`free`: some are numbers), and `rest` for
+    other arguments. A node with one result is its place; `made` are the places of all.
+    """
+
+    __slots__ = ("a0", "a1", "a2", "a3", "after", "count", "free", "kernel", "known", "likely", "made", "operands",
+                 "parent", "plans", "recipe", "rest")  # fmt: skip
+
+    likely: "Node"
+    rest: tuple
+    free: bool
+
+    def __init__(self, parent: "Node | None", recipe: Any, operands: tuple, count: int) -> None:
+        self.parent, self.recipe, self.operands, self.count = parent, recipe, operands, count
+        self.after: dict[Any, Node] = {}
+        self.plans: dict[tuple, Any] = {}
+        self.made: tuple[Place | None, ...] = ()
+        self.known: tuple[list[Node], list[Place]] | None = None
+        self.kernel: Any = None
+        self.array = None
+        self.likely = NOTHING
+
+    def path(self) -> tuple[list["Node"], list[Place]]:
+        """The nodes up to this one, and the places of all values."""
+        if self.known is None:
+            nodes: list[Node] = []
+            node: Node | None = self
+            while node is not None and node.parent is not None:
+                nodes.append(node)
+                node = node.parent
+            nodes.reverse()
+            self.known = nodes, [place for own in nodes for place in own.made if place is not None]
+        return self.known
+
+
+NOTHING: Any = None  # the likely successor of a node that has none
+NOTHING = Node(None, None, (), 0)
+ABSENT = Place()  # in the place of a tensor that is not given
+ABSENT.array = object()
+NUMBER_PLACES = {int: Place(), float: Place()}  # numbers that a run is given anew
+for _kind, _place in NUMBER_PLACES.items():
+    _place.array = _kind
+
+_MOST_NODES = 1 << 14
+_traces: "weakref.WeakSet[Trace]" = weakref.WeakSet()
 
 
 class Trace:
-    """See the package. `items` is what a recorded call adds to: a recipe, then the numbers of its operands.
+    """See the package. `node` stands for what was recorded since the last flush."""
 
-    An argument that is a tensor by its schema has one item, None if it is none; a list of tensors one for each.
-    """
+    def __init__(self) -> None:
+        self.flush: Any = nothing
+        self.quick: bool | None = True  # recipes that say the same are recorded without a look at the caller
+        self.root, self.nodes = Node(None, None, (), 0), 0
+        _traces.add(self)
+        self._begin()
 
-    def __init__(self, flush: Any, lines: bool) -> None:
-        self.flush = flush
-        self.quick = None if lines else True  # a recipe that says the same is recorded without a look at the caller
-        self.values: list[Any] = []
-        self.items: list[Any] = []
+    def _begin(self) -> None:
+        if self.nodes > _MOST_NODES:
+            self.root, self.nodes = Node(None, None, (), 0), 0
+        self.node = self._last = self.root
+        self._places: list[Place] = []  # of the values up to `_last`
         self.numbers: list[Any] = []
         self.known: dict[int, tuple[int, Layout]] = {}  # number and layout of an input by the id of its array
         self.inputs: dict[int, Any] = {}
         self.written: set[int] = set()  # inputs that are written
         self.draws = False  # whether calls take random numbers
         self.shared: set[int] = set()  # values that views were made of
-        self.places: dict[int, tuple] = {}  # code and instruction of a caller, by the place of a recipe in `items`
+        self.touched: list[int] = []  # values that several tensors show
+        self.lines: dict[Node, tuple] = {}  # code and instruction of a caller
         self.outputs: tuple[int, ...] = ()
         self.plan: Any = None  # once it is run
+
+    def forget(self) -> None:
+        """Begins anew, in the midst of a recording too: what recipes rest on has changed."""
+        self.nodes = _MOST_NODES + 1
+        self.node.after, self.node.likely = {}, NOTHING
+
+    # recording -------------------------------------------------------------------------------------------------------
 
     def input(self, tensor: Any) -> tuple[int, Layout]:
         """Number and layout of a tensor's array from outside, or of an earlier recording."""
@@ -102,34 +191,107 @@ class Trace:
         found = self.known.get(id(array))
         if found is None:
             layout = layout_of(array.shape, array.strides, array.dtype, tensor._device)
-            found = self.known[id(array)] = len(self.values), layout
-            self.inputs[found[0]] = array
-            self.values.append(array)
-            self.items += (_Input, layout)
+            parent = self.node
+            node = parent.after.get(layout)
+            if node is None:
+                node = parent.after[layout] = Node(parent, None, (), parent.count + 1)
+                node.number, node.layout, node.made = parent.count, layout, (node,)
+                self.nodes += 1
+            parent.likely = self.node = node
+            node.array = array
+            found = self.known[id(array)] = node.number, layout
+            self.inputs[node.number] = array
         return found
+
+    def step(self, recipe: Any, operands: tuple, root: int | None = None, offset: int = 0) -> Node:
+        """The node of a call after what was recorded; a view begins `offset` bytes into value `root`."""
+        parent = self.node
+        node = parent.after.get((recipe, operands))
+        if node is None:
+            node = parent.after[recipe, operands] = Node(parent, recipe, operands, parent.count)
+            self.nodes += 1
+            single, made = len(recipe.results) == 1, []
+            for layout in recipe.results:
+                place: Place | None = None
+                if layout is not None:
+                    place = node if single else Place()
+                    place.number, place.layout, place.root, place.offset = node.count, layout, root, offset
+                    place.renew(self)
+                    node.count += 1
+                made.append(place)
+            node.made = tuple(made)
+        parent.likely = self.node = node
+        return node
+
+    def learn(self, node: Node, kernel: Any, given: Sequence[Any], rest: tuple) -> None:
+        """Notes how a call like this one is known: `given` has values by number, and classes of Python's numbers."""
+        node.kernel, node.rest, node.free = kernel, rest, any(value.__class__ is type for value in given)
+        places = self._places_up_to(node)
+        for name, value in zip(("a0", "a1", "a2", "a3"), given):
+            place = ABSENT if value is None else NUMBER_PLACES.get(value) or places[value]
+            setattr(node, name, place)
+
+    def _places_up_to(self, node: Node) -> list[Place]:
+        """The places of all values up to a node, of which those up to an earlier one may be known."""
+        nodes, before = [], node
+        while before is not self._last and before.parent is not None:
+            nodes.append(before)
+            before = before.parent
+        if before is not self._last:
+            self._places = []
+        self._places += [place for own in reversed(nodes) for place in own.made if place is not None]
+        self._last = node
+        return self._places
+
+    # flushing --------------------------------------------------------------------------------------------------------
+
+    def taken(self) -> "Trace":
+        """What was recorded, as a trace of its own; this one is empty then."""
+        made = _new(Trace)
+        made.__dict__.update(self.__dict__)
+        made.flush = nothing
+        self._begin()
+        made.live = self
+        return made
+
+    live: "Trace"
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Gives the recording's places free, once results are there, or never come."""
+        nodes, places = self.node.path()
+        for number in self.inputs:
+            places[number].array = None
+        for number in {*self.outputs, *self.touched} if error is None else range(len(places)):
+            place = places[number]
+            if number not in self.inputs:
+                place.array.trace, place.array.error = self, error
+                place.renew(self.live)
+
+    def find_outputs(self) -> tuple[int, ...]:
+        """Notes the values that somebody holds now."""
+        arrays = [place.array for place in self.node.path()[1]]
+        numbers = compress(range(len(arrays)), map(_UNHELD.__lt__, map(sys.getrefcount, arrays)))
+        held = [number for number in numbers if number not in self.inputs]
+        memories = {arrays[number].memory for number in held}.difference(held, self.inputs)
+        self.outputs = tuple(sorted([*held, *memories])) if memories else tuple(held)
+        return self.outputs
+
+    # looking ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def values(self) -> list[Any]:
+        """The arrays of all values."""
+        return [place.array for place in self.node.path()[1]]
 
     @property
     def layouts(self) -> list[Layout]:
         """Of all values."""
-        if self.plan is not None:  # a trace that was run keeps no values
-            return self.plan.layouts
-        outside = dict(self.known.values())
-        return [outside.get(n) or value.layout for n, value in enumerate(self.values)]
+        return [place.layout for place in self.node.path()[1]]
 
     @property
     def device(self) -> device:
         """That of the first value; a trace may have several."""
-        return next(iter(self.known.values()))[1].device
-
-    def find_outputs(self) -> tuple[int, ...]:
-        """Notes the values that somebody holds now."""
-        count, values, held = sys.getrefcount, self.values, []
-        for number in range(len(values)):
-            if count(values[number]) > 2 and values[number].__class__ is Deferred:  # this list, and the count
-                held.append(number)
-        memories = {values[number].memory for number in held}.difference(held, self.inputs)
-        self.outputs = tuple(sorted([*held, *memories])) if memories else tuple(held)
-        return self.outputs
+        return self.layouts[0].device
 
     @property
     def writes(self) -> list[int]:
@@ -137,9 +299,12 @@ class Trace:
 
     def signature(self) -> tuple:
         """Equal for traces that one plan computes."""
-        return self.outputs, self._aliases(), *self.items
+        made: list[Any] = [self.outputs, self.aliases()]
+        for node in self.node.path()[0]:
+            made += (node.recipe, *node.operands) if node.recipe is not None else (_Input, node.layout)
+        return tuple(made)
 
-    def _aliases(self) -> tuple:
+    def aliases(self) -> tuple:
         """Which inputs lie in one memory, where one of them is written: groups of (number, offset in it)."""
         if not self.written or len(self.inputs) < 2:
             return ()
@@ -163,15 +328,12 @@ class Trace:
     def entries(self) -> list[Entry]:
         """The calls."""
         made: list[Entry] = []
-        items, at, value, free = self.items, 0, 0, 0
-        while at < len(items):
-            recipe = items[at]
-            place = at
-            at += 1
-            if recipe is _Input:
-                at += 1
-                value += 1
+        free = 0
+        for node in self.node.path()[0]:
+            recipe = node.recipe
+            if recipe is None:
                 continue
+            at, items = 0, node.operands
             arguments: list[Any] = []
             for part, is_tensor in zip(recipe.template, recipe.tensors, strict=True):
                 if part.__class__ is Slots and part.gaps:
@@ -187,14 +349,36 @@ class Trace:
                 else:
                     arguments.append(Value(items[at]))
                 at += is_tensor
-            results = []
-            for layout in recipe.results:
-                results.append(None if layout is None else value)
-                value += layout is not None
-            where = self.places.get(place)
-            made.append(Entry(recipe.operator, tuple(arguments), tuple(results), recipe.kind,
+            results = tuple([None if place is None else place.number for place in node.made])
+            where = self.lines.get(node)
+            made.append(Entry(recipe.operator, tuple(arguments), results, recipe.kind,
                               None if where is None else told(where), recipe))  # fmt: skip
         return made
+
+
+class _Input:
+    """Marks in a signature that the next one is the layout of an array from outside."""
+
+
+class Recordings(dict):
+    """What is cleared with all plans: the nodes of all traces."""
+
+    def clear(self) -> None:
+        for trace in list(_traces):
+            trace.forget()
+
+
+def nothing() -> None:
+    """The flush of a trace that nothing is recorded in."""
+
+
+def _count_of_unheld() -> int:
+    place = Place()
+    place.array = object()
+    return next(map(sys.getrefcount, [place.array]))
+
+
+_UNHELD = _count_of_unheld()  # references to an array in a place and in a list, and that of the count
 
 
 class Slots(NamedTuple):

@@ -383,3 +383,94 @@ def test_memory_that_nobody_reads_any_more_is_used_again() -> None:
             later = torch.tanh(product)
         assert not pipe.history[-1][1].steps[-1].group.reused  # the product is held
         assert torch.allclose(torch.tanh(product), later, atol=1e-5) and torch.allclose(later, kept, atol=1e-5)
+
+
+def test_recordings_that_begin_alike() -> None:
+    """What was recorded before is known again, up to the first call that is another one."""
+    x, w = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 5.0])
+
+    def program(a: torch.Tensor, which: int, number: float) -> torch.Tensor:
+        b = a * w + number
+        if which == 1:
+            return (b - a).abs() * number
+        return b.clamp(0, 20) if which == 2 else (b + w) * b
+
+    kept = []
+    for turn in range(12):
+        which, number = turn % 3, 1.0 + turn % 4
+        with torch.pipeline():
+            made = program(x + turn, which, number)
+            assert pending(made)
+        kept.append((made, program(x + turn, which, number)))
+    for made, expected in kept:
+        assert made.tolist() == pytest.approx(expected.tolist(), rel=1e-5)
+
+
+def test_results_of_earlier_recordings_stay_as_they_were() -> None:
+    w = torch.tensor([2.0, 3.0], requires_grad=True)
+    seen, losses = [], []
+    for turn in range(6):
+        with torch.pipeline():
+            hidden = (w * float(turn)).exp()
+            shown = hidden.detach() if turn % 2 else hidden[:1]
+            losses.append((hidden * hidden).sum())
+            seen.append((shown, hidden if turn % 3 else None))
+    for turn, ((shown, hidden), loss) in enumerate(zip(seen, losses, strict=True)):
+        expected = (torch.tensor([2.0, 3.0]) * turn).exp()
+        assert shown.tolist() == pytest.approx(expected.tolist()[: shown.numel()], rel=1e-4)
+        assert hidden is None or hidden.tolist() == pytest.approx(expected.tolist(), rel=1e-4)
+        (grad,) = torch.autograd.grad(loss, w)
+        assert grad.tolist() == pytest.approx((2 * turn * expected * expected).tolist(), rel=1e-4)
+
+
+def test_what_recordings_rest_on_changes_within_one() -> None:
+    """A default type that is set anew counts for the next call, though the call before was recorded as earlier ones."""
+    i = torch.tensor([1, 2])
+    before = torch.get_default_dtype()
+    for kind in (torch.float32, torch.float32, torch.float64, torch.float32):
+        try:
+            with torch.pipeline():
+                first = i / 2
+                torch.set_default_dtype(kind)
+                second = i / 2
+        finally:
+            torch.set_default_dtype(before)
+        assert (first.dtype, second.dtype) == (before, kind)
+        assert (first.tolist(), second.tolist()) == ([0.5, 1.0], [0.5, 1.0])
+
+
+def test_an_error_leaves_later_recordings_alone() -> None:
+    x, where = torch.ones(3), torch.tensor([0, 7])
+    for turn in range(4):
+        with pytest.raises(IndexError, match="recorded at"), torch.pipeline():
+            lost = (x + 1).index_select(0, where)
+        with torch.pipeline():
+            made = (x + 1).index_select(0, torch.tensor([0, turn % 3])) * 2
+        assert made.tolist() == [4.0, 4.0]
+        with pytest.raises(RuntimeError, match="never computed"):
+            lost.tolist()
+
+
+def test_the_same_is_recorded_by_several_threads() -> None:
+    found: dict[int, list] = {}
+    ready = threading.Barrier(3)
+
+    def work(number: int) -> None:
+        x = torch.full((4,), float(number))
+        ready.wait(60)
+        rows = []
+        for turn in range(40):
+            with torch.pipeline():
+                y = x
+                for _ in range(5):
+                    y = y * 2.0 + turn
+            rows.append(y.tolist())
+        found[number] = rows
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    for number in range(3):
+        assert found[number] == [[number * 32.0 + turn * 31.0] * 4 for turn in range(40)]
