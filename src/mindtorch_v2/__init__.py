@@ -178,7 +178,7 @@ _ATTRIBUTES = {
                   _check_tensor_all_with _check_type _check_value _check_with""",
     "_C": "DisableTorchFunction DisableTorchFunctionSubclass PyTorchFileReader PyTorchFileWriter",
     "futures": "Future",
-    "_compile": "compile",
+    "_compile": "_disable_dynamo compile",
     "_compat.drop_in": "install uninstall",
     "_functorch.vmap": "vmap",
     "_higher_order_ops.cond": "cond",

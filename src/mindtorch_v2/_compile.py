@@ -65,6 +65,13 @@ def compile(
     return model if disable else compiled(model, settings)
 
 
+def _disable_dynamo(fn: Callable | None = None, recursive: bool = True) -> Any:
+    """The function, never compiled: `torch.compiler.disable` under the name that tensor subclasses decorate with."""
+    from ._dynamo.decorators import disable
+
+    return disable(fn, recursive)
+
+
 class _Given:
     """A backend with the mode or options that it was asked for with."""
 

@@ -12,6 +12,7 @@ from typing import Any
 from ._autograd.node import VersionCounter
 from ._autograd.views import creation_now
 from ._compat.operator_names import OpOverload, aten_of, out_overload, overload_for
+from ._core.device import as_device
 from ._core.tensor import Tensor
 from ._core.wrapper_subclass import make_wrapper_subclass
 from ._dispatch.callers import by_precedence
@@ -103,6 +104,28 @@ def _is_default(value: Any, default: Any) -> bool:
 _COMPARED = frozenset((int, float, bool, str, tuple))
 
 
+class _Options:
+    """What PyTorch's factories add to a call of theirs, and what they keep from those who look on."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.pinned, self.tracked = schema.index["pin_memory"], schema.index.get("requires_grad")
+        takes_tensors = any(argument.type == "Tensor" for argument in schema.arguments)
+        self.device = None if takes_tensors else schema.index.get("device")
+
+    def shown(self, values: Sequence[Any]) -> Sequence[Any]:
+        """The values with the device named and `pin_memory` decided, without `requires_grad`."""
+        given = list(values)
+        given[self.pinned] = bool(given[self.pinned])
+        if self.device is not None:
+            given[self.device] = as_device(given[self.device])
+        if self.tracked is not None:
+            given[self.tracked] = False
+        return given
+
+    def tracks(self, values: Sequence[Any]) -> bool:
+        return self.tracked is not None and values[self.tracked]
+
+
 def is_shown(operator: Operator, recorded: bool) -> bool:
     """Whether a call is seen as this operator, and not as those that it is written as."""
     if not operator.is_composite:
@@ -128,6 +151,7 @@ def _kernel(operator: Operator, mask: int) -> Callable:
     written = [i for i, a in enumerate(schema.arguments) if a.writes]
     is_detach = operator.name == "aten::detach"
     is_view = operator.declaration is not None and operator.declaration.family.is_view
+    options = _Options(schema) if "pin_memory" in schema.index else None
 
     def run_below(*values: Any) -> Any:
         nonlocal below
@@ -144,12 +168,16 @@ def _kernel(operator: Operator, mask: int) -> Callable:
         if not owners and not (modes.include & TORCH_DISPATCH_MASK and dispatch_modes()):
             return run_below(*values)
         shown = shown_as(operator, values)
-        if shown is None:
+        if options is not None:
+            result = handled(overload_for(operator, values), owners, *_arguments(schema, options.shown(values)))
+        elif shown is None:
             result = handled(overload_for(operator, values), owners, *_arguments(schema, values))
         else:
             named, given, made = shown
             result = made(handled(overload_for(named, given), owners, *_arguments(named.schema, given)))
         _check_result(schema, result)
+        if options is not None and options.tracks(values):
+            result.requires_grad_()
         for i in written:
             _count_write(values[i])
         if schema.writes:

@@ -792,3 +792,54 @@ def test_weak_references_to_storages_are_equal_for_one_storage():
     assert not first.expired()
     del x
     assert first.expired()
+
+
+def test_factories_name_their_device_and_keep_what_autograd_is_told():
+    seen = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append((str(func), kwargs))
+            return func(*args, **(kwargs or {}))
+
+    x = torch.ones(2)
+    with Watch():
+        made = torch.ones(2, requires_grad=True)
+        torch.linspace(0, 1, 3, dtype=torch.float64)
+        with torch.device("meta"):
+            torch.arange(3)
+        torch.zeros_like(x), x.new_empty(2)
+        x.to(torch.float64)
+        (made * made).sum().backward()
+    assert made.requires_grad
+    cpu, meta = torch.device("cpu"), torch.device("meta")
+    assert seen[:6] == [
+        ("aten.ones.default", {"device": cpu, "pin_memory": False}),
+        ("aten.linspace.default", {"dtype": torch.float64, "device": cpu, "pin_memory": False}),
+        ("aten.arange.default", {"device": meta, "pin_memory": False}),
+        ("aten.zeros_like.default", {"pin_memory": False}), ("aten.new_empty.default", {"pin_memory": False}),
+        ("aten._to_copy.default", {"dtype": torch.float64}),
+    ]  # fmt: skip
+    assert seen[8] == ("aten.ones_like.default", {"pin_memory": False, "memory_format": torch.preserve_format})
+    assert "aten.add_.Tensor" not in [name for name, _ in seen]  # gradients that join are added to a third
+
+
+def test_what_examples_of_subclasses_import():
+    from mindtorch_v2._export.wrappers import mark_subclass_constructor_exportable_experimental as mark
+    from mindtorch_v2._subclasses.fake_tensor import _is_tensor_constructor
+    from mindtorch_v2.utils._dtype_abbrs import dtype_abbrs
+
+    assert [_is_tensor_constructor(f) for f in (torch.ops.aten.rand.default, torch.ops.aten.add.Tensor,
+                                                torch.ops.aten.cat.default, torch.ops.aten.linspace.default)] == [
+        True, False, False, True]  # fmt: skip
+    assert dtype_abbrs[torch.bool] == "b8" and dtype_abbrs[torch.bfloat16] == "bf16"
+    assert torch._disable_dynamo(lambda x: x + 1)(1) == torch._disable_dynamo()(lambda x: x + 1)(1) == 2
+
+    class Marked:
+        @mark
+        def __init__(self, x):
+            self.x = x
+
+    assert Marked(3).x == 3
+    with pytest.raises(RuntimeError, match="can only be applied on subclass"):
+        mark(lambda x: x)

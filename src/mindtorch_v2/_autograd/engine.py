@@ -158,7 +158,8 @@ class Task:
         old = buffer[at]
         if old is None:
             buffer[at] = grad
-        elif not modes.grad_enabled and sys.getrefcount(old) <= _BUFFER_REFERENCES and owns_memory(old):
+        elif not modes.grad_enabled and sys.getrefcount(old) <= _BUFFER_REFERENCES and owns_memory(old) and (
+                not modes.include & TORCH_DISPATCH_MASK):  # those who look on see no gradient change
             old.add_(grad)
         else:
             buffer[at] = _added(old, grad)

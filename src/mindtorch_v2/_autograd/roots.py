@@ -5,7 +5,7 @@ from collections import namedtuple
 from collections.abc import Mapping
 from typing import Any
 
-from .._core.device import META
+from .._core.device import META, preserve_format
 from .._core.gradient_memory import ones_as
 from .._core.tensor import Tensor, wrap, wrap_meta
 from .._dispatch.callers import call_bound, call_torch_function
@@ -114,7 +114,8 @@ def _shown_at(edge: GradientEdge) -> Tensor:
 
 def _ones_like(tensor: Tensor) -> Tensor:
     if (unusual.threads or tensor._keys & TORCH_DISPATCH_MASK) and tensor._is_dispatched():
-        return call_bound(registry.get("ones_like"), registry.get("ones_like").schema.bind((tensor,), {}))
+        return call_bound(registry.get("ones_like"), registry.get("ones_like").schema.bind(
+            (tensor,), {"memory_format": preserve_format}))
     ones = ones_as(tensor._array)
     if ones is not None:
         return wrap(ones)

@@ -38,7 +38,7 @@ from .._dispatch.callers import device_keys
 from .._dispatch.keys import modes
 from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
-from ._declare.aten import LEAF
+from ._declare.aten import LEAF, Aten
 from ._declare.batch import Call, Result, aligned, broadcast, in_front
 from ._declare.families import ArrayFamily, writes
 from ._declare.op import composite, op
@@ -292,6 +292,12 @@ op("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
    grad=dict(self=lambda grad: grad),
    samples=unary(), linear=True, batch=in_front, out=None)
 
+
+def _without_own_device(self: Tensor, kind: dtype | None, where: device | None, *rest: Any) -> tuple:
+    """The arguments of `_to_copy`, which names a device only if that changes."""
+    return self, kind, None if where == self.device else where, *rest
+
+
 _TO_COPY = op("_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=None, bool non_blocking=False, "
               "MemoryFormat? memory_format=None) -> Tensor",
    kernel=Copies(lambda self, dtype, device, non_blocking, memory_format:
@@ -300,7 +306,7 @@ _TO_COPY = op("_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=N
    kernels={"cuda": "copy.to_copy", "npu": "copies.to_copy"},
    grad=dict(self=lambda grad, self_device: grad.to(self_device)), public="",
    samples=cases(case(t(2, 3), dtype=float64), case(t(3, 2, layout="transposed"))), mixes_devices=True, linear=True,
-   batch=in_front)
+   batch=in_front, aten=Aten(name="_to_copy", values=_without_own_device))
 
 
 def is_current(where: device) -> bool:

@@ -393,6 +393,13 @@ class FakeCopyMode:
         return Mode()
 
 
+def _is_tensor_constructor(func: Any) -> bool:
+    """Whether an overload makes one tensor out of none."""
+    schema = func._schema
+    takes_one = any(argument.type == "Tensor" or argument.name == "self" for argument in schema.arguments)
+    return not takes_one and [value.type for value in schema.returns] == ["Tensor"]
+
+
 def is_fake(x: object) -> bool:
     """Whether a value is a fake tensor, or one that is made of them."""
     from ..utils._python_dispatch import is_traceable_wrapper_subclass
