@@ -68,9 +68,16 @@ def kinds(common):
         if kind is common.DiagTensorBelow:
             continue
         x = common.subclass_db[kind].create_fn((2, 3))
-        for name, act in {"add": lambda x: x + x, "clone": torch.clone, "view": lambda x: x.view(3, 2),
-                          "deepcopy": copy.deepcopy, "parameter": nn.Parameter, "sum": torch.sum,
-                          "layer": nn.Linear(3, 1), "new": lambda x: x.new_empty((2,))}.items():
+        for name, act in {
+            "add": lambda x: x + x,
+            "clone": torch.clone,
+            "view": lambda x: x.view(3, 2),
+            "deepcopy": copy.deepcopy,
+            "parameter": nn.Parameter,
+            "sum": torch.sum,
+            "layer": nn.Linear(3, 1),
+            "new": lambda x: x.new_empty((2,)),
+        }.items():
             y = act(x)
             print(kind.__name__, name, type(y).__name__, tuple(y.shape), y.stride(), y.dtype, y.device, y.requires_grad)
     diagonal = common.DiagTensorBelow(torch.tensor([1.0, 2.0, 3.0]))
@@ -173,8 +180,9 @@ def modes(two):
 
 
 warnings.simplefilter("ignore")
-two, logged, common, wrapped, custom = examples("two_tensor", "logging_tensor", "common_subclass", "subclasses",
-                                                "custom_tensor")
+two, logged, common, wrapped, custom = examples(
+    "two_tensor", "logging_tensor", "common_subclass", "subclasses", "custom_tensor"
+)
 two_tensors(two)
 logs(logged)
 kinds(common)
