@@ -1,13 +1,14 @@
 """torch._foreach_*: an operator applied to every tensor of a list, with further arguments in lists or alike for all.
 
 Nothing here computes: each name is declared out of a table and calls the operator it is named after, so that gradients,
-devices and errors are that operator's.
+devices and errors are that operator's. A device with operators on lists is asked for these first.
 """
 
 from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Any
 
+from .._backends.interface import named_kernel
 from .._core.dtype import COMPUTE
 from .._core.tensor import Tensor
 from .._dispatch.registry import registry
@@ -150,6 +151,9 @@ def _unpacked(scalars: Tensor, count: int) -> list[Any]:
     return scalars.tolist()
 
 
+_TOGETHER = {"npu": "foreach.together"}  # what computes a list at once, or gives None
+
+
 # declarations --------------------------------------------------------------------------------------------------------
 
 
@@ -159,12 +163,17 @@ def _declare(name: str, overload: str, arguments: str, *, inplace: bool = False)
 
     def run(*args: Any) -> Any:
         given = _checked(schema, args)
+        where = args[0][0]._device.type
+        if where in _TOGETHER:
+            together = named_kernel(where, _TOGETHER[where])(operator, *given)
+            if together is not None:
+                return together
         results = tuple(map(each, *(v if v.__class__ in (list, tuple) else repeat(v) for v in given)))
         return args[0] if inplace else results
 
-    schema = op(f"{own}({lists} self{', ' * bool(arguments)}{arguments}) -> {result}", kernel=Composite(run),
-                public="torch", mixes_devices=True, aten=LEAF).schema
-    each = _applied(name, arguments)
+    operator = op(f"{own}({lists} self{', ' * bool(arguments)}{arguments}) -> {result}", kernel=Composite(run),
+                  public="torch", mixes_devices=True, aten=LEAF, kernels=_TOGETHER)
+    schema, each = operator.schema, _applied(name, arguments)
 
 
 for _name, _overloads in (WITH_INPLACE | FUNCTIONAL).items():

@@ -31,6 +31,8 @@ _CHIPS_OF: dict[str, frozenset[str]] = {
                     _SINCE_A2),
     **dict.fromkeys(("aclnnRmsNorm", "aclnnRmsNormGrad"), _SINCE_A2 | {P310}),
 }  # fmt: skip
+_CHIPS_OF["aclnnForeachCopy"] = frozenset((A2, NEW))
+_OF_LISTS = ("aclnnForeach", "aclnnGroupedMatmul")
 _NAMES = (  # exact names: a plain Ascend910B is of the first generation
     (A1, r"Ascend910(A|ProA|PremiumA|B|ProB)?"), (A2, r"Ascend910B\d.*"), (A3, r"Ascend910_93\w*"),
     (P310, r"Ascend310P\d?\w*"), (B310, r"Ascend310B\d?\w*"), (NEW, r"Ascend950\w*"),
@@ -127,7 +129,7 @@ def way(symbol: str, chip: str | None, types: Types) -> Types | None | str:
 
     None: as it is. Types: with these parameters cast to them (None: as it is). A text: what stands against it.
     """
-    chips = _CHIPS_OF.get(symbol)
+    chips = _CHIPS_OF.get(symbol, _SINCE_A2 if symbol.startswith(_OF_LISTS) else None)
     if chips is not None and chip is not None and chip not in chips:
         return f"a {chip} has no {symbol}"
     parameters, taken = signature(symbol), accepted(symbol, chip)

@@ -21,7 +21,7 @@ LACKING = {
     "aclnnMaxPool2dWithIndices": OLD, "aclnnMaxPool2dWithIndicesBackward": OLD, "aclnnMaxPool3dWithArgmax": OLD,
     "aclnnMaxPool3dWithArgmaxBackward": OLD, "aclnnApplyAdamWV2": OLD, "aclnnFlashAttentionScore": OLD,
     "aclnnFlashAttentionScoreGrad": OLD, "aclnnFlashAttentionScoreV2": OLD, "aclnnFlashAttentionScoreGradV2": OLD,
-    "aclnnRmsNorm": ("910A",), "aclnnRmsNormGrad": ("910A",),
+    "aclnnRmsNorm": ("910A",), "aclnnRmsNormGrad": ("910A",), "aclnnForeachCopy": ("A3", *OLD),
 }  # fmt: skip
 
 
@@ -48,7 +48,7 @@ def check(chip: str, symbol: str, kinds: Sequence[tuple[str, str]], values: Sequ
     """Raises what a first phase refuses on a chip. A caller can know all of it, so it is a duty neglected."""
     named = {name: value for (name, _), value in zip(kinds, values, strict=True)}
     tensors = {n: t for n, v in named.items() for t in (v if isinstance(v, list) else [v]) if hasattr(t, "dtype")}
-    if chip in LACKING.get(symbol, ()):
+    if chip in LACKING.get(symbol, OLD if symbol.startswith(("aclnnForeach", "aclnnGroupedMatmul")) else ()):
         raise Fault(161002, f"a {chip} has no {symbol}")
     lists = types_of(symbol, chip)
     for name, tensor in tensors.items():
@@ -56,6 +56,8 @@ def check(chip: str, symbol: str, kinds: Sequence[tuple[str, str]], values: Sequ
             raise Fault(161002, f"{symbol} on {chip}: {name} does not take {tensor.dtype}")
     if named.get("cubeMathType") == 0 and chip in OLD and any(t.dtype == np.float32 for t in tensors.values()):
         raise Fault(161002, f"{symbol} on {chip}: no float32 in the matrix units, and no lower precision allowed")
+    if symbol.startswith("aclnnForeach") and any(isinstance(v, list) and len(v) > 50 for v in values):
+        raise Fault(161002, f"{symbol}: more than 50 tensors in a list")
     if "MaxPool" in symbol and "Adaptive" not in symbol and "dilation" in named:
         if chip != "950" and set(named["dilation"]) != {1}:
             raise Fault(161002, f"{symbol} on {chip}: dilation {named['dilation']}")

@@ -319,4 +319,4 @@ def randperm(n: int, seed: int, offset: int) -> np.ndarray:
 
 
 # The others come from modules of their own; importing them fills the table.
-from . import kernels_conv, kernels_more, kernels_nn, kernels_pool, kernels_sequences  # noqa: E402, F401
+from . import kernels_conv, kernels_lists, kernels_more, kernels_nn, kernels_pool, kernels_sequences  # noqa: E402, F401
