@@ -480,6 +480,13 @@ def _fused_sgd_(
     grad_scale: Tensor | None = None,
     found_inf: Tensor | None = None,
 ) -> None: ...
+def _grouped_mm(
+    input: Tensor,
+    mat2: Tensor,
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
+    out_dtype: _DType | None = None,
+) -> Tensor: ...
 from . import _higher_order_ops as _higher_order_ops
 from . import _inductor as _inductor
 from . import _jit_internal as _jit_internal

@@ -15,6 +15,10 @@ class _attention(NamedTuple):
     output: Tensor
     norms: Tensor
 
+class _attention_dropped(NamedTuple):
+    output: Tensor
+    norms: Tensor
+
 class _batch_norm(NamedTuple):
     output: Tensor
     mean: Tensor

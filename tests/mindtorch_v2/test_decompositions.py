@@ -203,10 +203,13 @@ def reached() -> Iterator[dict[str, list[tuple]]]:
     for interpolation in ("linear", "lower", "nearest"):
         call_bound(INTERNAL["aten::_quantiles"].operator, (numbers, torch.tensor([0.2, 0.7]), 1, False, interpolation,
                                                            False))
-    heads, bits = numbers.reshape(1, 2, 3, 2), torch.tensor([0b01101101, 0b10110110, 0b01] + [0] * 13, dtype=torch.uint8)
+    heads, bits = numbers.reshape(1, 2, 3, 2), torch.tensor([0b01101101, 0b10110110] + [0] * 14, dtype=torch.uint8)
     dropped = (heads, heads, heads, None, True, 0.5)
     call_bound(INTERNAL["aten::_attention_dropped"].operator, (*dropped, bits, 0.25))
     call_bound(INTERNAL["aten::_attention_dropped_backward"].operator, (heads, *dropped, heads, heads, bits, 0.25))
+    matrices, ends = torch.ones(2, 3, 4, requires_grad=True), torch.tensor([1, 3], dtype=torch.int32)
+    torch._grouped_mm(numbers.clone().requires_grad_(), matrices, ends).sum().backward()
+    torch._grouped_mm(matrices, numbers.clone().requires_grad_(), ends).sum().backward()
     for name, kernel in kernels.items():
         registry.register_kernel(name, DispatchKey.CPU, kernel)
     yield seen

@@ -13,6 +13,7 @@ from .functions import (
     npu_format_cast,
     npu_format_cast_,
     npu_fusion_attention,
+    npu_grouped_matmul,
     npu_rms_norm,
     npu_rotary_mul,
     npu_swiglu,
@@ -21,4 +22,4 @@ from .functions import (
 __version__ = torch.__version__.partition("+")[0]
 
 __all__ = ["contrib", "npu", "npu_dtype_cast", "npu_format_cast", "npu_format_cast_", "npu_fusion_attention",
-           "npu_rms_norm", "npu_rotary_mul", "npu_swiglu", "optim", "profiler"]
+           "npu_grouped_matmul", "npu_rms_norm", "npu_rotary_mul", "npu_swiglu", "optim", "profiler"]

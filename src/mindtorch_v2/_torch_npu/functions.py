@@ -1,6 +1,7 @@
 """Functions of torch_npu: fused operators of CANN, composed of others where a chip or a device has none."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import mindtorch_v2 as torch
@@ -69,6 +70,59 @@ def npu_rotary_mul(input: torch.Tensor, r1: torch.Tensor, r2: torch.Tensor,
     if plain and input.dim() == 4 and fused.takes("aclnnRotaryPositionEmbedding", input, r1, r2):
         return fused.rotary(input, r1, r2, interleaved)
     return input * r1 + _turned(input, interleaved) * r2
+
+
+class _ProductsOfPairs(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, count: int, *matrices: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ctx.save_for_backward(*matrices)
+        return fused.products(matrices[:count], matrices[count:])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        count = len(grads)
+        left, right = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
+        return (None, *fused.products(grads, [b.mT.contiguous() for b in right]),
+                *fused.products([a.mT.contiguous() for a in left], grads))
+
+
+def _pairs(x: Sequence[torch.Tensor], weight: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The product of each pair, in one launch where CANN has it."""
+    if all(t.dim() == 2 and t.numel() for t in (*x, *weight)) and fused.takes("aclnnGroupedMatmulV4", *x, *weight):
+        return list(_ProductsOfPairs.apply(len(x), *(t.contiguous() for t in (*x, *weight))))
+    return [a @ b for a, b in zip(x, weight, strict=True)]
+
+
+def npu_grouped_matmul(x: Sequence[torch.Tensor], weight: Sequence[torch.Tensor], *, bias: Any = None,
+                       scale: Any = None, offset: Any = None, antiquant_scale: Any = None,
+                       antiquant_offset: Any = None, per_token_scale: Any = None, group_list: Any = None,
+                       activation_input: Any = None, activation_quant_scale: Any = None,
+                       activation_quant_offset: Any = None, split_item: int | None = 0, group_type: int | None = None,
+                       group_list_type: int | None = 0, act_type: int | None = 0,
+                       output_dtype: torch.dtype | None = None) -> list[torch.Tensor]:
+    """Products of groups: of pairs of matrices, or of one matrix whose rows (or columns, with type 2) are in groups.
+
+    `group_list` has the places where groups end, or with type 1 how large they are. Nothing is quantised.
+    """
+    told = (scale, offset, antiquant_scale, antiquant_offset, per_token_scale, activation_input, activation_quant_scale,
+            activation_quant_offset)
+    if any(value is not None and len(value) for value in told) or act_type:
+        raise NotImplementedError("npu_grouped_matmul with quantised numbers or an activation")
+    if group_list is None:
+        made = _pairs(x, weight)
+        made = [m + b for m, b in zip(made, bias, strict=True)] if bias else made
+    else:
+        ends = torch.as_tensor(group_list, dtype=torch.int64).to(x[0].device)
+        ends = (ends.cumsum(0) if group_list_type else ends).to(torch.int32)
+        single = len(weight) == 1 and (group_type == 2 or weight[0].dim() == 3)
+        joined = torch._grouped_mm(x[0], weight[0] if single else torch.stack(list(weight)), ends)
+        if bias:
+            each = bias[0] if len(bias) == 1 else torch.stack(list(bias))
+            group = torch.searchsorted(ends, torch.arange(len(x[0]), device=ends.device), right=True)
+            joined = joined + each[group.clamp_max(len(each) - 1)]
+        several = split_item in (0, 1) and group_type != 2
+        made = list(joined.split(ends.diff(prepend=ends.new_zeros(1)).tolist())) if several else [joined]
+    return made if output_dtype is None else [m.to(output_dtype) for m in made]
 
 
 _TO_BNSD = {"BNSD": (0, 1, 2, 3), "BSND": (0, 2, 1, 3)}

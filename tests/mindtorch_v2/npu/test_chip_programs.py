@@ -254,6 +254,39 @@ def test_dropout_keeps_bits(on_chip: Any, chip: str, kind: torch.dtype) -> None:
         assert torch.equal(rows[0], rows[1])
 
 
+@pytest.mark.parametrize("chip", SWEPT)
+def test_products_of_groups(on_chip: Any, chip: str) -> None:
+    """Of each form of grouped_mm, with a group that is empty and rows that belong to none: forward and backward."""
+    from mindtorch_v2 import _torch_npu as torch_npu
+
+    ends = torch.tensor([2, 2, 7], dtype=torch.int32)
+    forms = ((numbers(8, 4), numbers(3, 4, 5)), (numbers(5, 8), numbers(8, 4)), (numbers(3, 4, 5), numbers(5, 8)))
+    loose = 3e-2 if chip == "310P" else 1e-5
+
+    def results(device: str) -> list[torch.Tensor]:
+        made = []
+        for form in forms:
+            left, right = (t.to(device).requires_grad_() for t in form)
+            product = F.grouped_mm(left, right, offs=ends.to(device))
+            (product * product).sum().backward()
+            made += [product.detach().cpu(), left.grad.cpu(), right.grad.cpu()]
+        x, weight = numbers(8, 4).to(device).requires_grad_(), numbers(3, 4, 5).to(device).requires_grad_()
+        for split, type_, groups in ((3, 0, [2, 2, 8]), (0, 1, [2, 0, 6])):
+            parts = torch_npu.npu_grouped_matmul([x], [weight], bias=[numbers(3, 5).to(device)], group_list=groups,
+                                                 split_item=split, group_type=0, group_list_type=type_)  # fmt: skip
+            made.append(torch.cat(parts).detach().cpu())
+        pairs = torch_npu.npu_grouped_matmul([x, x[:3]], [weight[0], weight[1]], bias=[numbers(5).to(device)] * 2)
+        sum((p * p).sum() for p in pairs).backward()
+        made += [p.detach().cpu() for p in pairs] + [x.grad.cpu(), weight.grad.cpu()]
+        return made
+
+    with on_chip(chip) as machine:
+        got = results("npu")
+        assert machine.calls["aclnnGroupedMatmulV4"] == (0 if chip == "310P" else 14)
+    for a, b in zip(got, results("cpu"), strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=loose, atol=20 * loose)
+
+
 def launches(machine: Any) -> int:
     second_phases = (n for n in machine.calls if n.startswith("aclnn") and not n.endswith("GetWorkspaceSize"))
     return sum(machine.calls[name] for name in second_phases)

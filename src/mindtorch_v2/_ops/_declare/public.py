@@ -18,7 +18,7 @@ FAMILIES = """
     group_norm channel_norm loss class_loss embedding distance attention pool adaptive_pool unpool resample grid rnn
     ctc linalg.common linalg.triangular linalg.factor linalg.solve linalg.spectral linalg.lstsq linalg.measure foreach
     fused_steps fft window_functions spectral histogram segments conv fold sparse.layouts sparse.math sparse.rearrange
-    sparse.products sparse.indices
+    sparse.products sparse.indices grouped
 """.split()
 
 for _family in FAMILIES:

@@ -44,3 +44,23 @@ for _name, _function in _EACH.items():
 def zero(arrays: list[np.ndarray]) -> None:
     for array in arrays:
         array[...] = 0
+
+
+@kernel("GroupedMatmulV4")
+def grouped_product(x: list[np.ndarray], weight: list[np.ndarray], bias: Any, *rest: Any) -> tuple:
+    *absent, ends, activation, scale, offset, split, along, ends_are_counts, act = rest
+    assert all(v is None for v in (bias, *absent, activation, scale, offset)) and act == ends_are_counts == 0
+    if along == -1:
+        assert ends is None and split in (0, 1) and len(x) == len(weight) <= 128
+        return [a @ b for a, b in zip(x, weight, strict=True)], None, None
+    (rows,), (matrices,) = x, weight
+    assert split in (2, 3) and along in (0, 2) and 0 < len(ends) <= 128 and (np.diff(ends, prepend=0) >= 0).all()
+    spans = list(zip([0, *ends], ends, strict=False))
+    if along == 2:  # which wants the first matrix as the view of a packed one
+        assert rows.ndim == matrices.ndim == 2 and (rows.strides[0] == rows.itemsize or len(rows) == 1)
+        return [np.stack([rows[:, a:b] @ matrices[a:b] for a, b in spans])], None, None
+    assert rows.ndim == 2 and matrices.ndim == 3 and len(matrices) == len(ends) and rows.flags.c_contiguous
+    made = np.ma.masked_all((len(rows), matrices.shape[-1]), np.float32)  # behind the last end nothing is written
+    for matrix, (a, b) in zip(matrices, spans, strict=True):
+        made[a:b] = rows[a:b] @ matrix
+    return [made], None, None

@@ -281,7 +281,7 @@ def compute(machine: Machine, symbol: str, kinds: tuple, values: list[Any],
     for place, tensor, result in zip(places, outputs, results or (), strict=True):
         for one, array in zip(tensor, result, strict=True) if isinstance(tensor, list) else [(tensor, result)]:
             if one is not None and array is not None:
-                shapes[place] = _write(machine, symbol, one, np.asarray(array))
+                shapes[place] = _write(machine, symbol, one, np.asanyarray(array))
     return shapes
 
 
@@ -295,7 +295,8 @@ def _write(machine: Machine, symbol: str, tensor: Tensor, result: np.ndarray) ->
     ranks = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}  # V: the half types that NumPy does not know
     if ranks[result.dtype.kind] > ranks[target.dtype.kind]:
         raise Fault(161002, f"{symbol}: a result of {result.dtype} does not go into {target.dtype}")
-    np.copyto(target, result.reshape(target.shape), casting="unsafe")
+    touched = ~np.ma.getmaskarray(result).reshape(target.shape)  # a masked result leaves memory as it was
+    np.copyto(target, np.asarray(result).reshape(target.shape), casting="unsafe", where=touched)
     return None
 
 

@@ -10,9 +10,39 @@ from ...._ops._declare.families import result_of
 from ...._ops._declare.rules import Spec
 from ...._ops.linalg.solve import is_vector
 from ...._ops.linalg.spectral import counted
+from ..chips import refusal
 from ..families import cast, given, uninitialised
 from ..launch import run
-from .operators import call, infer, laid_out
+from ..runtime import started
+from .operators import call, infer, laid_out, untouched
+
+GROUPED = "aclnnGroupedMatmulV4"
+ALONG_ROWS, ALONG_SUM = 0, 2  # where CANN finds the groups of a product
+ONE_RESULT, ENDS = 3, 0
+MOST_GROUPS = 128
+
+
+@given("operator")
+def grouped_product(operator: Operator, left: Tensor, right: Tensor, ends: Tensor) -> Tensor:
+    """CANN takes groups along the rows of a packed matrix, or along what is summed, then of a transposed one."""
+    spec = infer(operator, left, right, ends)
+    if left.dim() == 3:
+        flipped = call("_grouped_product", right.transpose(0, 1), left.transpose(1, 2), ends)
+        return laid_out(flipped.transpose(0, 1), spec)
+    along_sum = right.dim() == 2
+    made = uninitialised(spec, left._device)
+    if not made._array.size:
+        return made
+    made.zero_()  # rows that belong to no group, and groups without rows
+    if left._array.size:
+        rows = left.transpose(0, 1).contiguous().transpose(0, 1) if along_sum else left.contiguous()
+        if len(ends) > MOST_GROUPS:
+            raise refusal(operator.name, GROUPED, started(left._array.device_index).soc_name,
+                          f"it takes {MOST_GROUPS} groups")
+        run(GROUPED, ([rows._array], [right.contiguous()._array], *[None] * 6, cast(ends, int64)._array, *[None] * 3,
+                      ONE_RESULT, ALONG_SUM if along_sum else ALONG_ROWS, ENDS, 0, [made._array], None, None),
+            operator.name)
+    return untouched(made)
 
 
 @given("operator")
