@@ -47,6 +47,12 @@ def laid(shape, strides):
     (lambda: torch.ones(2, 1, 3).expand(2, 2, 3) * torch.ones(3, 2).double().t(), (6, 3, 1)),
     (lambda: torch.ones(2, 1, 3).expand(2, 2, 3) * torch.ones(3, 2).t(), (6, 1, 2)),
     (lambda: laid((2, 1, 1, 1), (1, 2, 1, 6)).flip(0), (1, 2, 1, 6)),
+    (lambda: torch.lerp(torch.ones(2, 1), torch.ones(1, 2).t(), 0.3), (1, 1)),
+    (lambda: torch.lerp(torch.ones(2, 1), torch.ones(1, 2).t(), torch.tensor(0.3)), (1, 2)),
+    (lambda: laid((2, 1, 3, 1), (3, 1, 1, 3)) ** 2, (3, 3, 1, 1)),
+    (lambda: laid((2, 1, 3, 1), (3, 1, 1, 3)).clamp(0, 1), (3, 3, 1, 1)),
+    (lambda: laid((2, 1, 3, 1), (3, 1, 1, 3)) + 2, (3, 1, 1, 3)),
+    (lambda: torch.ones(1, 2, device="meta").t().clamp_min(0), (1, 1)),
 ])
 def test_strides_of_results_where_dimensions_of_size_1_lie_anyhow(call, strides):
     assert {call().stride() for _ in range(120)} == {strides}  # by NumPy, then by compiled code

@@ -89,6 +89,14 @@ def test_gradient_of_a_complex_exponent_at_base_zero_is_known_for_real_exponents
 # NumPy's floating point warnings: the library's operators give none, and other code has its own ----------------------
 
 
+def test_signs_of_zeros_in_transforms_of_real_numbers():
+    """The second half of the coefficients mirrors the first, whose imaginary parts are 0 where there are none."""
+    for x in (torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([1.0, 2.0], dtype=torch.float64), torch.ones(1)):
+        there, back = (torch.view_as_real(f(x).resolve_conj())[..., 1] for f in (torch.fft.fft, torch.fft.ifft))
+        assert not there[there == 0].signbit().any() and (there == 0).any()
+        assert back[back == 0].signbit().all() and (back == 0).any()
+
+
 def computed_by_the_library():
     zero = torch.zeros(3)
     torch.ones(3) / zero, zero.log(), torch.full((3,), 3e38) * 10, (zero + NAN).int(), torch.tensor([1e9]).half()

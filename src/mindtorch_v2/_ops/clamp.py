@@ -128,6 +128,8 @@ def _is_ordinary(bound: Any) -> bool:
 class _Clamp(Pointwise):
     """Refuses bounds that the result's type cannot hold, and writes in place, with the names C++ gives the types."""
 
+    wraps_numbers = False
+
     def plan(
         self, operator: Operator, args: Sequence[Any], target: Tensor | None = None
     ) -> tuple[Spec, dtype, list[int]]:
@@ -237,6 +239,8 @@ def _lerp(xp: Any, self: Any, end: Any, weight: Any) -> Any:
 
 
 class _Lerp(Pointwise):
+    wraps_numbers = False
+
     def plan(self, operator: Operator, args: Sequence[Any],
              target: Tensor | None = None) -> tuple[Spec, dtype, list[int]]:
         if target is not None:  # of which the type is compared last, since a number as weight does not count

@@ -411,6 +411,8 @@ def _pow_exponent_grad(xp: Any, grad: Any, self: Any, exponent: Any, result: Any
 class _Power(Pointwise):
     """Takes bools to a power that is a Python bool, to no other."""
 
+    wraps_numbers = False
+
     def types(self, operator: Operator, operands: Sequence[Any]) -> tuple[dtype, dtype]:
         if operands[1].__class__ is bool and dtype_of(operands[0]) is bool_:
             return bool_, bool_

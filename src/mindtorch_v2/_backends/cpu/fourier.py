@@ -32,23 +32,23 @@ def _threads(array: np.ndarray) -> int:
 
 def c2c(array: Any, dim: tuple[int, ...], forward: bool, normalization: int, order: tuple[int, ...]) -> Any:
     """All coefficients of complex or real numbers."""
-    if array.dtype.kind == "f" and array.size >= _LARGE and forward:
-        return _mirrored(array, dim, normalization, order)
+    if array.dtype.kind == "f":
+        return _mirrored(array, dim, forward, normalization, order)
     room = _room(array.shape, _COMPLEX[array.dtype], order)
     return pypocketfft.c2c(array, dim, forward, normalization, room, _threads(array))
 
 
-def _mirrored(array: Any, dim: tuple[int, ...], normalization: int, order: tuple[int, ...]) -> Any:
+def _mirrored(array: Any, dim: tuple[int, ...], forward: bool, normalization: int, order: tuple[int, ...]) -> Any:
     """All coefficients of real numbers: along the last dimension the second half mirrors the first."""
     last, size = dim[-1], array.shape[dim[-1]]
     made = _room(array.shape, _COMPLEX[array.dtype], order)
     made = np.empty(array.shape, _COMPLEX[array.dtype]) if made is None else made
     before = (slice(None),) * last
     half = made[(*before, slice(size // 2 + 1))]
-    pypocketfft.r2c(array, (last,), True, normalization, half, _threads(array))
+    pypocketfft.r2c(array, (last,), forward, normalization, half, _threads(array))
     np.conjugate(made[(*before, slice((size - 1) // 2, 0, -1))], out=made[(*before, slice(size // 2 + 1, None))])
     if dim[:-1]:
-        pypocketfft.c2c(made, dim[:-1], True, normalization, made, _threads(array))
+        pypocketfft.c2c(made, dim[:-1], forward, normalization, made, _threads(array))
     return made
 
 

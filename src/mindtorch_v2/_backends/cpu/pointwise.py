@@ -157,7 +157,7 @@ class Compiled:
         if self.inplace:
             own = arrays[0].strides
         else:
-            steps = pointwise_strides(shape, [args[i] for i in at]) or contiguous_strides(shape)
+            steps = pointwise_strides(shape, self.family.lying([args[i] for i in at])) or contiguous_strides(shape)
             own = tuple([s * spec.dtype.itemsize for s in steps])
         spread = [(0,) * (len(shape) - a.ndim) + tuple([s if n != 1 else 0 for n, s in zip(a.shape, a.strides)])
                   for a in arrays]

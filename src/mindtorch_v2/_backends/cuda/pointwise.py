@@ -209,7 +209,7 @@ class Fused:
             check_result_fits(target, spec)
             out = target._array.layout
         else:
-            strides = pointwise_strides(spec.shape, operands) or contiguous_strides(spec.shape)
+            strides = pointwise_strides(spec.shape, family.lying(operands)) or contiguous_strides(spec.shape)
             size = spec.dtype.itemsize
             out = layout_of(tuple(spec.shape), spec.dtype.np, tuple([s * size for s in strides]))
         tensors = [i for i, v in enumerate(args) if hasattr(v, "_array")]

@@ -377,6 +377,7 @@ class Pointwise(Family):
 
     inplace = elementwise = any_numbers = True
     out = CASTABLE
+    wraps_numbers = True  # a number counts as an operand without dimensions where the result's layout is found
 
     def __init__(self, compute: "str | Callable", result: Callable = promoted, *, ufunc: str | None = None,
                  excluding: Sequence[int] = (), check: Callable | None = None, named: str | None = None,
@@ -410,6 +411,10 @@ class Pointwise(Family):
             check_result_fits(target, Spec(shape, self.result(common_dtype(operands))[1]))
         compute, out = self.types(operator, operands)
         return Spec(shape, out, None), compute, at
+
+    def lying(self, operands: Sequence[Any]) -> Sequence[Any]:
+        """The operands that the result's layout follows from."""
+        return operands if self.wraps_numbers else [v for v in operands if v.__class__ not in NUMBERS]
 
     def types(self, operator: Operator, operands: Sequence[Any]) -> tuple[dtype, dtype]:
         """The type to compute in and the one that comes out, remembered for each combination of operands."""
@@ -456,7 +461,7 @@ class Pointwise(Family):
             spec, kind, at = self.plan(operator, args)
             where = backend.place(None, args)
             array = self.computed(backend, compute, args, kind, at, where)
-            operands = [args[i] for i in at]
+            operands = self.lying([args[i] for i in at])
             if not backend.direct:
                 spec = spec._replace(strides=pointwise_strides(spec.shape, operands))
             if array.shape != spec.shape:  # an operand that only tells the shape
@@ -506,7 +511,7 @@ class Pointwise(Family):
             "check": self.check,
             "check_writable": check_writable,
             "overlaps_itself": overlaps_itself,
-            "laid_out": laid_out,
+            "laid_out": laid_out if self.wraps_numbers else lambda made, given: laid_out(made, self.lying(given)),
             "__opname__": f"{operator.name} cpu",
             **{f"default_{a.name}": a.default for a in arguments if not a.is_tensor},
         }
@@ -527,7 +532,8 @@ class Pointwise(Family):
     def described(self, operator: Operator) -> Callable:
         def kernel(*args: Any) -> Tensor:
             spec, _, at = self.plan(operator, args)
-            return meta_of(spec._replace(strides=pointwise_strides(spec.shape, [args[i] for i in at])))
+            operands = self.lying([args[i] for i in at])
+            return meta_of(spec._replace(strides=pointwise_strides(spec.shape, operands)))
 
         return kernel
 
