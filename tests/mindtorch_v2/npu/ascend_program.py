@@ -36,7 +36,10 @@ losses = []
 with torch_npu.profiler.profile(
     activities=[torch_npu.profiler.ProfilerActivity.CPU, torch_npu.profiler.ProfilerActivity.NPU],
     schedule=torch_npu.profiler.schedule(wait=0, warmup=1, active=2, repeat=1),
-    experimental_config=torch_npu.profiler._ExperimentalConfig(profiler_level=torch_npu.profiler.ProfilerLevel.Level1),
+    experimental_config=torch_npu.profiler._ExperimentalConfig(
+        profiler_level=torch_npu.profiler.ProfilerLevel.Level1, aic_metrics=torch_npu.profiler.AiCMetrics.MemoryUB
+    ),
+    on_trace_ready=torch_npu.profiler.tensorboard_trace_handler("./result"),
 ) as prof:
     for _ in range(12):
         optimizer.zero_grad()

@@ -1,5 +1,6 @@
 """torch_npu as a name: a program for it, unmodified, and the report of `check npu`, each in a process of its own."""
 
+import json
 import os
 import subprocess
 import sys
@@ -14,20 +15,25 @@ START = ("import runpy, sys; from simulator import simulator; machine = simulato
          "import mindtorch_v2; mindtorch_v2.install(); ")  # fmt: skip
 
 
-def said(npu: Any, chip: str, code: str) -> str:
+def said(npu: Any, chip: str, code: str, folder: Path | None = None) -> str:
     environment = {**os.environ, "ASCEND_HOME_PATH": str(npu.root), "PYTHONPATH": os.pathsep.join(sys.path)}
     made = subprocess.run([sys.executable, "-c", START + code + "; print('neglected', machine.violations)", chip],
-                          env=environment, capture_output=True, text=True, timeout=300, check=False)  # fmt: skip
+                          env=environment, cwd=folder, capture_output=True, text=True, timeout=300,
+                          check=False)  # fmt: skip
     assert made.returncode == 0, made.stderr
     return made.stdout
 
 
 @pytest.mark.parametrize("chip", ["A2", "310P", "950"])
-def test_a_program_for_torch_npu_runs_unmodified(npu: Any, chip: str) -> None:
-    text = said(npu, chip, f"runpy.run_path({str(FOLDER / 'ascend_program.py')!r}, run_name='__main__')")
+def test_a_program_for_torch_npu_runs_unmodified(npu: Any, chip: str, tmp_path: Path) -> None:
+    text = said(npu, chip, f"runpy.run_path({str(FOLDER / 'ascend_program.py')!r}, run_name='__main__')", tmp_path)
     assert text.splitlines() == [
         f"device {SOC_NAMES[chip].decode()} 0 {chip != '310P'}", "losses True True",
         "graph [7.0, 7.0, 7.0, 7.0] [2.0, 2.0, 2.0, 2.0]", "memory True True", "neglected []"]  # fmt: skip
+    (recorded,) = tmp_path.glob("result/*_ascend_pt/PROF_*")
+    launches = json.loads(recorded.read_text())["launches"]
+    fused = [launches.get(name) for name in ("aclnnFlashAttentionScore", "aclnnApplyAdamWV2")]
+    assert fused == [2 if chip != "310P" else None] * 2
 
 
 def test_the_report(npu: Any) -> None:

@@ -7,6 +7,8 @@ from simulator.build import C_TYPES, Prototype, operator_kinds, runtime_prototyp
 
 from mindtorch_v2._backends.npu import facts, rows
 from mindtorch_v2._backends.npu.hccl import PROTOTYPES as HCCL
+from mindtorch_v2._backends.npu.profiling import CREATE_CONFIG
+from mindtorch_v2._backends.npu.profiling import PROTOTYPES as PROFILER
 from mindtorch_v2._backends.npu.runtime import CHECKED, OPTIONAL, OTHERS
 from mindtorch_v2._dispatch.schema import Schema
 
@@ -23,7 +25,8 @@ SIZES = {
 }
 
 
-NO_CODE = {**OTHERS, "HcclGetErrorString": (ctypes.c_char_p, (ctypes.c_int32,))}  # what returns something else
+# what returns something else
+NO_CODE = {**OTHERS, "HcclGetErrorString": (ctypes.c_char_p, (ctypes.c_int32,)), "aclprofCreateConfig": CREATE_CONFIG}
 
 
 def agrees(declared: str, given: object) -> bool:
@@ -42,7 +45,7 @@ def agrees(declared: str, given: object) -> bool:
 @pytest.mark.parametrize("prototype", runtime_prototypes(), ids=lambda p: p.name)
 def test_the_binding_states_the_prototype(prototype: Prototype) -> None:
     if prototype.name not in NO_CODE:
-        result, given = ctypes.c_int32, (CHECKED | OPTIONAL | HCCL)[prototype.name]
+        result, given = ctypes.c_int32, (CHECKED | OPTIONAL | HCCL | PROFILER)[prototype.name]
     else:
         result, given = NO_CODE[prototype.name]
     assert agrees(prototype.result, result)
@@ -51,7 +54,7 @@ def test_the_binding_states_the_prototype(prototype: Prototype) -> None:
 
 
 def test_every_bound_function_has_a_prototype() -> None:
-    assert {*CHECKED, *OPTIONAL, *HCCL, *NO_CODE} == {p.name for p in runtime_prototypes()}
+    assert {*CHECKED, *OPTIONAL, *HCCL, *PROFILER, *NO_CODE} == {p.name for p in runtime_prototypes()}
 
 
 def test_every_operator_of_the_table_can_be_bound() -> None:
@@ -60,7 +63,7 @@ def test_every_operator_of_the_table_can_be_bound() -> None:
         assert [p.name for p in bound] == [name for name, _ in parameters]
         for (_, kind), parameter in zip(parameters, bound, strict=True):
             assert agrees(C_TYPES.get(kind.rstrip("?"), "void*"), parameter.ctype), (symbol, kind)
-    assert len(facts.symbols()) == 455
+    assert len(facts.symbols()) == 492
 
 
 def test_hccl_takes_no_type_that_ctypes_would_guess() -> None:

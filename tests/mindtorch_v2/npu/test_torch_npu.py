@@ -1,6 +1,7 @@
 """torch.npu on the simulated machine."""
 
 import gc
+import json
 from typing import Any
 
 import numpy as np
@@ -67,3 +68,40 @@ def test_seeds(npu: Any) -> None:
     torch.npu.manual_seed(-1)
     assert torch.npu.initial_seed() == (1 << 64) - 1 and seed_state(0).taken(1)[0] == -1
     torch.npu.set_rng_state_all(torch.npu.get_rng_state_all())
+
+
+def test_the_profiler_has_cann_record_the_device(npu: Any, tmp_path: Any) -> None:
+    from mindtorch_v2._torch_npu import profiler
+
+    x = torch.ones(8, device="npu")
+    config = profiler._ExperimentalConfig(profiler_level=profiler.ProfilerLevel.Level1)
+    with profiler.profile(
+        activities=[profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.NPU], experimental_config=config,
+        schedule=profiler.schedule(wait=1, warmup=0, active=2, repeat=2),
+        on_trace_ready=profiler.tensorboard_trace_handler(str(tmp_path), "worker"),
+    ) as prof:  # fmt: skip
+        for _ in range(6):
+            x.exp()
+            prof.step()
+    folders = sorted(tmp_path.iterdir())
+    assert len(folders) == 2 and all(f.name.startswith("worker_") and f.name.endswith("_ascend_pt") for f in folders)
+    for folder in folders:
+        recorded = json.loads((folder / "PROF_000001.json").read_text())
+        assert recorded == {"devices": [0], "metrics": 1, "kinds": 0x27, "launches": {"aclnnExp": 2}}
+        trace = json.loads((folder / "ASCEND_PROFILER_OUTPUT" / "trace_view.json").read_text())
+        assert any(event["name"] == "aten::exp" for event in trace["traceEvents"])
+
+
+@pytest.mark.parametrize("failing", ["aclprofInit", "aclprofStart"])
+def test_a_device_that_is_not_recorded_is_told(npu: Any, tmp_path: Any, failing: str) -> None:
+    from mindtorch_v2._torch_npu import profiler
+
+    npu.fail(failing)
+    handler = profiler.tensorboard_trace_handler(str(tmp_path))
+    told = pytest.warns(UserWarning, match=f"the device is not recorded: .*{failing}")
+    with told, profiler.profile(on_trace_ready=handler):
+        torch.ones(8, device="npu").exp()
+    assert len(list(tmp_path.glob("*/ASCEND_PROFILER_OUTPUT/trace_view.json"))) == 1
+    with profiler.profile() as prof:  # without a folder there is nothing to write
+        torch.ones(8, device="npu").exp()
+    assert prof.folder is None and npu.calls["aclprofFinalize"] == (failing == "aclprofStart")

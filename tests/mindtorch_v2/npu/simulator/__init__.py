@@ -10,12 +10,13 @@ from .build import Prototype, compiler, prototypes, toolkit
 from .collectives import Collectives
 from .machine import Fault
 from .operators import Operators
+from .profiler import Profiler
 
 _HANDLER = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint32, ctypes.POINTER(ctypes.c_uint64))
 _SIGNED = {"int8_t": 8, "int32_t": 32, "int64_t": 64}
 
 
-class Simulator(Operators, Collectives):
+class Simulator(Operators, Collectives, Profiler):
     """Answers the calls that come through the compiled library."""
 
     def __init__(self, root: Path) -> None:

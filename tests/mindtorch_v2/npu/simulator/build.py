@@ -130,7 +130,7 @@ def toolkit() -> Path:
             pass
         compiled.unlink()
         written.unlink()
-    for name in ("libnnopbase.so", "libopapi.so", "libhccl.so"):
+    for name in ("libnnopbase.so", "libopapi.so", "libhccl.so", "libmsprofiler.so"):
         link = library.with_name(name)
         if not link.exists():
             try:

@@ -1,5 +1,5 @@
 // The runtime and meta-object functions that the simulator exports, one prototype a line. Source: the public headers of
-// CANN (acl/acl_rt.h, acl/acl_base.h, aclnn/acl_meta.h), with opaque pointers written as void*. The binding states them on its
+// CANN (acl/acl_rt.h, acl/acl_base.h, acl/acl_prof.h, aclnn/acl_meta.h), with opaque pointers written as void*. The binding states them on its
 // own; a test compares the two.
 int32_t aclInit(const char* configPath);
 int32_t aclFinalize(void);
@@ -52,3 +52,9 @@ int32_t aclmdlRICaptureBegin(void* stream, int32_t mode);
 int32_t aclmdlRICaptureEnd(void* stream, void** modelRI);
 int32_t aclmdlRIExecuteAsync(void* modelRI, void* stream);
 int32_t aclmdlRIDestroy(void* modelRI);
+int32_t aclprofInit(const char* profilerResultPath, size_t length);
+void* aclprofCreateConfig(uint32_t* deviceIdList, uint32_t deviceNums, int32_t aicoreMetrics, const void* aicoreEvents, uint64_t dataTypeConfig);
+int32_t aclprofStart(const void* profilerConfig);
+int32_t aclprofStop(const void* profilerConfig);
+int32_t aclprofDestroyConfig(const void* profilerConfig);
+int32_t aclprofFinalize(void);
