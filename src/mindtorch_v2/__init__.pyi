@@ -104,6 +104,7 @@ def _convert_indices_from_csr_to_coo(
 from . import _custom_ops as _custom_ops
 from . import _decomp as _decomp
 def _dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor: ...
+from ._compile import _disable_dynamo as _disable_dynamo
 from . import _dynamo as _dynamo
 def _fft_c2c(
     input: Tensor,
