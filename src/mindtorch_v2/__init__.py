@@ -158,13 +158,19 @@ _documentation.explain("Tensor", vars(Tensor))
 _SUBMODULES = frozenset("""
     _C __config__ __future__ _compat _custom_ops _dynamo _functorch _higher_order_ops _inductor _jit_internal _lobpcg
     _logging _lowrank _decomp _prims _prims_common _refs
-    _subclasses _tensor_str _utils _vmap_internals _weights_only_unpickler
+    _library _custom_op _utils_internal _subclasses _tensor_str _utils _vmap_internals _weights_only_unpickler
     accelerator amp ao autograd backends compiler
     cpu cuda distributed distributions export fft func functional futures fx hub jit library linalg masked monitor
     mps mtia multiprocessing nested nn npu onnx optim overrides package profiler quantization quasirandom random
     return_types serialization signal sparse special storage testing torch_version types utils version xpu
 """.split())
 _ATTRIBUTES = {
+    "_subclasses.functional_names": """
+        _disable_functionalization _enable_functionalization _freeze_functional_tensor _from_functional_tensor
+        _functionalize_commit_update _functionalize_has_data_mutation _functionalize_has_metadata_mutation
+        _functionalize_is_multi_output_view _functionalize_replace _functionalize_sync
+        _functionalize_was_inductor_storage_resized _functionalize_was_storage_changed _is_functional_tensor
+        _is_functional_tensor_base _mirror_autograd_meta_to _sync _to_functional_tensor""",
     "_core.device_objects": "AcceleratorError Event OutOfMemoryError Stream get_device_module",
     "_compat.old_names": """DeviceObjType FatalError Tag detach_copy eig empty_quantized has_cuda has_cudnn has_lapack
                      has_mkl has_mkldnn has_mps has_openmp has_spectral init_num_threads is_vulkan_available

@@ -101,11 +101,14 @@ def _convert_indices_from_csr_to_coo(
     transpose: _bool = False,
     out: Tensor | None = None,
 ) -> Tensor: ...
+from . import _custom_op as _custom_op
 from . import _custom_ops as _custom_ops
 from . import _decomp as _decomp
 def _dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor: ...
 from ._compile import _disable_dynamo as _disable_dynamo
+from ._subclasses.functional_names import _disable_functionalization as _disable_functionalization
 from . import _dynamo as _dynamo
+from ._subclasses.functional_names import _enable_functionalization as _enable_functionalization
 def _fft_c2c(
     input: Tensor,
     dim: Sequence[_int],
@@ -415,6 +418,16 @@ def _foreach_tanh_(input: Sequence[Tensor]) -> None: ...
 def _foreach_trunc(input: Sequence[Tensor]) -> list[Tensor]: ...
 def _foreach_trunc_(input: Sequence[Tensor]) -> None: ...
 def _foreach_zero_(input: Sequence[Tensor]) -> None: ...
+from ._subclasses.functional_names import _freeze_functional_tensor as _freeze_functional_tensor
+from ._subclasses.functional_names import _from_functional_tensor as _from_functional_tensor
+from ._subclasses.functional_names import _functionalize_commit_update as _functionalize_commit_update
+from ._subclasses.functional_names import _functionalize_has_data_mutation as _functionalize_has_data_mutation
+from ._subclasses.functional_names import _functionalize_has_metadata_mutation as _functionalize_has_metadata_mutation
+from ._subclasses.functional_names import _functionalize_is_multi_output_view as _functionalize_is_multi_output_view
+from ._subclasses.functional_names import _functionalize_replace as _functionalize_replace
+from ._subclasses.functional_names import _functionalize_sync as _functionalize_sync
+from ._subclasses.functional_names import _functionalize_was_inductor_storage_resized as _functionalize_was_inductor_storage_resized
+from ._subclasses.functional_names import _functionalize_was_storage_changed as _functionalize_was_storage_changed
 from . import _functorch as _functorch
 def _fused_adagrad_(
     input: Sequence[Tensor],
@@ -490,8 +503,11 @@ def _grouped_mm(
 ) -> Tensor: ...
 from . import _higher_order_ops as _higher_order_ops
 from . import _inductor as _inductor
+from ._subclasses.functional_names import _is_functional_tensor as _is_functional_tensor
+from ._subclasses.functional_names import _is_functional_tensor_base as _is_functional_tensor_base
 from . import _jit_internal as _jit_internal
 def _lazy_clone(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+from . import _library as _library
 from . import _lobpcg as _lobpcg
 def _log_softmax_backward_data(
     grad_output: Tensor,
@@ -506,6 +522,7 @@ from . import _lowrank as _lowrank
 def _lu_with_info(input: Tensor, pivot: _bool = True, check_errors: _bool = True) -> return_types._lu_with_info: ...
 from ._quantized import _make_per_channel_quantized_tensor as _make_per_channel_quantized_tensor
 from ._quantized import _make_per_tensor_quantized_tensor as _make_per_tensor_quantized_tensor
+from ._subclasses.functional_names import _mirror_autograd_meta_to as _mirror_autograd_meta_to
 @overload
 def _native_batch_norm_legit(
     input: Tensor,
@@ -575,7 +592,9 @@ def _softmax_backward_data(grad_output: Tensor, output: Tensor, dim: _int, input
 def _standard_gamma(input: Tensor, generator: Generator | None = None) -> Tensor: ...
 def _standard_gamma_grad(input: Tensor, output: Tensor) -> Tensor: ...
 from . import _subclasses as _subclasses
+from ._subclasses.functional_names import _sync as _sync
 from . import _tensor_str as _tensor_str
+from ._subclasses.functional_names import _to_functional_tensor as _to_functional_tensor
 def _transform_bias_rescale_qkv(
     qkv: Tensor,
     qkv_bias: Tensor,
@@ -597,6 +616,7 @@ def _unsafe_masked_index_put_accumulate(
     values: Tensor,
 ) -> Tensor: ...
 from . import _utils as _utils
+from . import _utils_internal as _utils_internal
 from . import _vmap_internals as _vmap_internals
 def _weight_norm(v: Tensor, g: Tensor, dim: _int = 0) -> Tensor: ...
 from . import _weights_only_unpickler as _weights_only_unpickler

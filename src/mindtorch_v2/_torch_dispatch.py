@@ -50,24 +50,30 @@ def owners_among(values: Sequence[Any]) -> list[Any]:
 
 
 def handled(function: OpOverload, owners: Sequence[Any], args: tuple, kwargs: dict[str, Any]) -> Any:
-    """What the innermost mode, or else the owners of a call, make of it."""
+    """What the innermost mode, or else the owners of a call, make of it; functionalization comes before them."""
+    for is_functional, open_ones, run in FUNCTIONALIZER:
+        if open_ones() and modes.include & TORCH_DISPATCH_MASK or any(map(is_functional, owners)):
+            return run(function, args, kwargs)
     ordered = by_precedence(owners)
     types = tuple(type(owner) for owner in ordered)
     stack = dispatch_modes() if modes.include & TORCH_DISPATCH_MASK else []
     exclude = modes.exclude | ABOVE
+    rules = DISPATCH_RULES.get(function.name(), {}) if DISPATCH_RULES else {}
     if stack:
         mode = stack.pop()
         include = modes.include if stack else modes.include & ~TORCH_DISPATCH_MASK
+        rule = rules.get(type(mode)) if rules else None
         try:
             with changed_modes(include=include, exclude=exclude):
-                result = mode.__torch_dispatch__(function, types, args, kwargs)
+                result = (mode.__torch_dispatch__(function, types, args, kwargs) if rule is None else
+                          rule(mode, function, types, args, kwargs))
         finally:
             stack.append(mode)
     else:
         mode, result = None, NotImplemented
     if result is NotImplemented:
         with changed_modes(exclude=exclude):
-            result = _asked(function, ordered, types, args, kwargs)
+            result = _asked(function, ordered, types, args, kwargs, rules)
     if result is NotImplemented:
         tried = "" if mode is None else f"\n\n  - mode object {mode!r}"
         tried += "".join(f"\n\n  - tensor subclass {t}" for t in types)
@@ -77,15 +83,26 @@ def handled(function: OpOverload, owners: Sequence[Any], args: tuple, kwargs: di
     return result
 
 
-def _asked(function: OpOverload, owners: Sequence[Any], types: tuple, args: tuple, kwargs: dict[str, Any]) -> Any:
+# Functionalization's, once it is imported: whether a tensor is a wrapper of it, those in force, and what runs a call.
+FUNCTIONALIZER: list[tuple[Callable, Callable, Callable]] = []
+# What torch.library.register_torch_dispatch was told, by operator and by class of tensors or modes.
+DISPATCH_RULES: dict[str, dict[Any, Callable]] = {}
+
+
+def _asked(function: OpOverload, owners: Sequence[Any], types: tuple, args: tuple, kwargs: dict[str, Any],
+           rules: dict[Any, Callable]) -> Any:
     for owner in owners:
-        result = owner.__torch_dispatch__(function, types, args, kwargs)
+        rule = rules.get(type(owner)) if rules else None
+        if rule is not None:
+            result = rule(type(owner), function, types, args, kwargs)
+        else:
+            result = owner.__torch_dispatch__(function, types, args, kwargs)
         if result is not NotImplemented:
             return result
     return NotImplemented
 
 
-def _arguments(schema: Schema, values: Sequence[Any]) -> tuple[tuple, dict[str, Any]]:
+def handler_arguments(schema: Schema, values: Sequence[Any]) -> tuple[tuple, dict[str, Any]]:
     """Bound values as handlers get them: without trailing defaults, keyword-only ones by name, lists as lists."""
     lists = [list(v) if v.__class__ is tuple else v for v in values]
     positional = len(schema.positional)
@@ -165,16 +182,17 @@ def _kernel(operator: Operator, mask: int) -> Callable:
 
     def kernel(*values: Any) -> Any:
         owners = owners_among(values)
-        if not owners and not (modes.include & TORCH_DISPATCH_MASK and dispatch_modes()):
+        if not owners and not (modes.include & TORCH_DISPATCH_MASK and (
+                dispatch_modes() or modes.__dict__.get("functionalizing"))):
             return run_below(*values)
         shown = shown_as(operator, values)
         if options is not None:
-            result = handled(overload_for(operator, values), owners, *_arguments(schema, options.shown(values)))
+            result = handled(overload_for(operator, values), owners, *handler_arguments(schema, options.shown(values)))
         elif shown is None:
-            result = handled(overload_for(operator, values), owners, *_arguments(schema, values))
+            result = handled(overload_for(operator, values), owners, *handler_arguments(schema, values))
         else:
             named, given, made = shown
-            result = made(handled(overload_for(named, given), owners, *_arguments(named.schema, given)))
+            result = made(handled(overload_for(named, given), owners, *handler_arguments(named.schema, given)))
         _check_result(schema, result)
         if options is not None and options.tracks(values):
             result.requires_grad_()

@@ -14,17 +14,34 @@ from .._core.marks import is_shared as _is_shared
 from .._core.marks import marked as _marked
 from .._core.storage import StorageBase  # noqa: F401 - by this name
 from .._core.tensor import Tensor, TensorBase, _disabled_torch_dispatch_impl, _disabled_torch_function_impl
-from .._dispatch.keys import FUNC_MASK, MARKED_MASK, PYTHON_MASK, TORCH_DISPATCH_MASK, changed_modes, modes
+from .._dispatch.function_schema import FunctionSchema, parse_schema  # noqa: F401 - by these names
+from .._dispatch.keys import (
+    AUTOGRAD_MASK,
+    FUNC_MASK,
+    MARKED_MASK,
+    PYTHON_MASK,
+    TORCH_DISPATCH_MASK,
+    VIEW_MASK,
+    changed_modes,
+    modes,
+)
 from .._dispatch.keys import DispatchKey as _DispatchKey
 from .._dispatch.keys import DispatchKeySet as _DispatchKeySet
 from .._dispatch.levels import open_levels
 from .._ops._declare.op import public_functions
 from .._ops.linalg.common import _LinAlgError
 from .._torch_dispatch import dispatch_modes
-from ._schemas import FunctionSchema, parse_schema  # noqa: F401 - by these names
 
 _HOMES = {"_functorch": "_C._functorch", "_profiler": "_C._profiler", "_nn": "nn.functional", "_fft": "fft",
           "_linalg": "linalg", "_special": "special"}
+
+
+_OF_DISPATCHER = frozenset("""
+    _any_output_is_alias_to_input_or_output _any_requires_grad _dispatch_dump _dispatch_find_schema_or_throw
+    _dispatch_get_all_op_names _dispatch_has_computed_kernel_for_dispatch_key _dispatch_has_kernel
+    _dispatch_has_kernel_for_any_dispatch_key _dispatch_has_kernel_for_dispatch_key
+    _dispatch_is_included_in_alias _get_operation_overload _get_schema _jit_get_all_schemas
+    _jit_get_operation _jit_get_schemas_for_operator _jit_resolve_packet""".split())
 
 
 class _Prefixed:
@@ -57,6 +74,10 @@ def __getattr__(name: str) -> Any:
         return _Prefixed(_HOMES[name], "" if name == "_nn" else f"{name[1:]}_")
     if name in ("_get_autograd_fallback_mode", "_set_autograd_fallback_mode"):
         return getattr(importlib.import_module("mindtorch_v2.library"), name)
+    if name in _OF_DISPATCHER:
+        return getattr(importlib.import_module("mindtorch_v2._C._dispatcher"), name)
+    if name == "Tag":
+        return importlib.import_module("mindtorch_v2").Tag
     if name == "_distributed_rpc":
         return importlib.import_module("mindtorch_v2.distributed.rpc.api")
     if name == "_VariableFunctions":
@@ -182,6 +203,25 @@ class _ExcludeDispatchKeyGuard(changed_modes):
 
     def __init__(self, keys: _DispatchKeySet) -> None:
         super().__init__(exclude=modes.exclude | keys.mask)
+
+
+class _AutoDispatchBelowAutograd(changed_modes):
+    """From when it is made until it is left or gone, calls go past autograd."""
+
+    def __init__(self) -> None:
+        super().__init__(exclude=modes.exclude | AUTOGRAD_MASK | VIEW_MASK)
+        self._entered = False
+        super().__enter__()
+
+    def __enter__(self) -> None:
+        self._entered = True
+
+    def __exit__(self, *exc: object) -> None:
+        super().__exit__(*exc)
+
+    def __del__(self) -> None:
+        if not self._entered:
+            super().__exit__()
 
 
 class DisableTorchFunctionSubclass(changed_modes):

@@ -36,8 +36,9 @@ class Finder(startup.Finder):
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name == "functorch":  # PyTorch brings this package too
             return ModuleSpec(name, _Loader(f"{_OURS}._functorch.deprecated"), is_package=True)  # type: ignore[arg-type]
-        if name == "functorch.experimental":
-            return ModuleSpec(name, _Loader(f"{_OURS}._functorch.experimental"))  # type: ignore[arg-type]
+        if name in ("functorch.experimental", "functorch.compile"):
+            inner = f"{_OURS}._{name}"
+            return ModuleSpec(name, _Loader(inner))  # type: ignore[arg-type]
         if name == "torch_npu" or name.startswith("torch_npu."):  # and Ascend's programs this one
             inner = f"{_OURS}._{name}"
             found = importlib.util.find_spec(inner)

@@ -5,11 +5,14 @@ import importlib
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
+from .._dispatch.function_schema import AliasInfo, FunctionSchema, parse_schema
+from .._dispatch.function_schema import Argument as SchemaArgument
 from .._dispatch.registry import Operator, registry
 from .._ops._declare.aten import AS_DECLARED, Aten, declared_overload
 from .._ops._declare.out import write_out
@@ -61,7 +64,7 @@ class OpOverload:
     """One overload, callable. There is one object for each."""
 
     def __init__(self, operator: Operator, name: str, overload: str) -> None:
-        self._operator, self._schema = operator, operator.schema
+        self._operator = operator
         self._overloadname, self._qualified = overload, name
         self.namespace, _, self._opname = name.partition("::")
         self.__name__ = f"{self._opname}.{overload}"
@@ -75,6 +78,37 @@ class OpOverload:
         return call_bound(self._operator, schema.bind(args, kwargs))
 
     op = __call__
+
+    @functools.cached_property
+    def _schema(self) -> FunctionSchema:
+        """The signature, as data."""
+        text = self._operator.schema.text.replace("Tensor|Scalar", "Scalar" if "Scalar" in self._overloadname else
+                                                  "Tensor")
+        parsed = parse_schema(text)
+        arguments, returns = parsed.arguments, parsed.returns
+        if self._overloadname.endswith("out") and not any(a.is_out for a in arguments):
+            named = [r.name or "out" for r in returns]
+            aliases = [AliasInfo((chr(97 + i),), (chr(97 + i),), True) for i in range(len(returns))]
+            arguments += tuple(SchemaArgument(n, r.type, None, a, True)
+                               for n, r, a in zip(named, returns, aliases, strict=True))
+            returns = tuple(replace(r, alias_info=a) for r, a in zip(returns, aliases, strict=True))
+        overload = "" if self._overloadname == "default" else self._overloadname
+        return replace(parsed, name=self._qualified, overload_name=overload, arguments=arguments, returns=returns)
+
+    @property
+    def _defined_in_python(self) -> bool:
+        return self._operator.declaration is None
+
+    def has_kernel_for_dispatch_key(self, key: Any) -> bool:
+        from ..library import registered_keys
+
+        return key.name in registered_keys(self._operator.name) or key in self._operator.kernels
+
+    def decompose(self, *args: Any, **kwargs: Any) -> Any:
+        """What the operator is written as, run; NotImplemented where it is not written as others."""
+        if not self._operator.is_composite:
+            return NotImplemented
+        return self(*args, **kwargs)
 
     @property
     def tags(self) -> list:
@@ -96,7 +130,7 @@ class OpOverload:
 
     @property
     def is_view(self) -> bool:
-        returns = self._schema.returns
+        returns = self._operator.schema.returns
         return bool(returns and returns[0].alias and "!" not in returns[0].alias)
 
     def __deepcopy__(self, memo: dict) -> "OpOverload":

@@ -13,8 +13,8 @@ def torch_function_kernel(operator: Operator) -> Callable:
 
     def kernel(*values: Any) -> Any:
         schema = operator.schema
-        public: Any = operator.declaration.public if operator.declaration is not None else operator
-        if public is operator and operator.declaration is not None:  # no function of users: handlers do not see it
+        public: Any = operator.declaration.public if operator.declaration is not None else _overload(operator, values)
+        if public is operator:  # no function of users: handlers do not see it
             with changed_modes(exclude=modes.exclude | PYTHON_MASK):
                 return call_bound(operator, values)
         owners = [t for a, v in zip(schema.arguments, values, strict=True) if a.is_tensor
@@ -32,6 +32,13 @@ def torch_function_kernel(operator: Operator) -> Callable:
         return call_torch_function(public, owners, tuple(args), kwargs)
 
     return kernel
+
+
+def _overload(operator: Operator, values: tuple) -> Any:
+    """What handlers get for an operator of users: the overload, as torch.ops has it."""
+    from .._compat.operator_names import overload_for
+
+    return overload_for(operator, values)
 
 
 def call_function_mode(stack: list, public: Callable, owners: list, args: tuple, kwargs: dict) -> Any:

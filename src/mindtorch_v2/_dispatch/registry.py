@@ -174,20 +174,24 @@ class Registry:
         operator = self.get(name)
         operator.kernels[key] = kernel
         operator.fallthrough.discard(key)
-        operator.table.clear()
-        forget_plans()
+        self.changed(operator)
 
     def register_fallthrough(self, name: str, key: DispatchKey) -> None:
         operator = self.get(name)
         operator.fallthrough.add(key)
-        operator.table.clear()
-        forget_plans()
+        self.changed(operator)
 
     def register_for_all(self, key: DispatchKey, kernel: Any) -> None:
         """Registers a kernel that serves `key` for every operator without one of its own."""
         self.backend_select[key] = kernel
         for operator in self._operators.values():
             operator.table.clear()
+        forget_plans()
+
+    @staticmethod
+    def changed(operator: Operator) -> None:
+        """Lets calls of an operator find what it has now."""
+        operator.table.clear()
         forget_plans()
 
     def get(self, name: str) -> Operator:

@@ -2,7 +2,15 @@
 
 from typing import Any
 
-__all__ = ["is_compile_supported"]
+from .._core.tensor import Tensor
+
+__all__ = ["clone_input", "is_compile_supported"]
+
+
+def clone_input(x: Tensor, *, dtype: Any = None) -> Tensor:
+    """A copy of a tensor, with the same geometry, that needs grad where it does."""
+    with_type = x if dtype is None else x.to(dtype)
+    return with_type.detach().clone().requires_grad_(x.requires_grad)
 
 
 def is_compile_supported(device_type: Any) -> bool:

@@ -12,7 +12,7 @@ from .._core.dtype import FLOAT
 from .._core.tensor import Tensor
 from .._dispatch.keys import AUTOGRAD_MASK, DUAL_MASK, FUNC_MASK, modes
 from .._dispatch.levels import innermost, open_levels, value_at
-from ..utils._pytree import tree_flatten, tree_map, tree_map_only, tree_unflatten, treespec_pprint
+from ..utils._pytree import tree_flatten, tree_leaves, tree_map, tree_map_only, tree_unflatten, treespec_pprint
 from .grad_level import GradLevel, wrapped
 from .vmap import vmap
 
@@ -338,14 +338,49 @@ def hessian(func: Callable, argnums: argnums_t = 0) -> Callable:
 
 
 def functionalize(func: Callable, *, remove: str = "mutations") -> Callable:
-    """`func`: in-place writes and views need no rewriting here, the other transforms follow them."""
+    """`func` without writes in place; with remove="mutations_and_views" also without views."""
     if remove not in ("mutations", "mutations_and_views"):
         raise RuntimeError("functionalize(f, remove='mutations'): received invalid argument for remove=. Valid options "
                            "are:\n     remove='mutations': all inplace and out= operators will be removed from the "
                            "program, and replaced with their out-of-place equivalents.\n     "
                            "remove='mutations_and_views': In addition to the above, all aliasing operators {view} will "
                            "be replaced with their non-aliasing counterparts, {view}_copy.\n")
-    return func
+
+    @functools.wraps(func)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        from .._subclasses.functional_wrapper import Functionalizing, enabled, is_functional, make, outside
+
+        level = Functionalizing(remove == "mutations", modes.exclude)
+        given, named = tree_map_only(Tensor, lambda t: make(t, level), (args, kwargs))
+        with enabled(level):
+            result = func(*given, **named)
+            with outside():
+                pairs = zip(tree_leaves((args, kwargs)), tree_leaves((given, named)), strict=True)
+                for original, wrapper in pairs:
+                    if is_functional(wrapper) and wrapper is not original:
+                        _propagate(original, wrapper)
+
+                def unwrapped(tensor: Tensor) -> Tensor:
+                    if not is_functional(tensor) or tensor._level is not level:  # type: ignore[attr-defined]
+                        return tensor
+                    tensor.sync()  # type: ignore[attr-defined]
+                    return tensor._value  # type: ignore[attr-defined]
+
+                return tree_map_only(Tensor, unwrapped, result)
+
+    return wrapped
+
+
+def _propagate(original: Tensor, wrapper: Any) -> None:
+    """Lets an argument have what was written to its wrapper."""
+    wrapper.sync()
+    value = wrapper._value
+    if value is original:
+        return
+    if value.numel() == original.numel() or value.shape == original.shape:
+        if tuple(original.shape) != tuple(value.shape):
+            original.resize_(value.shape)
+        original.copy_(value)
 
 
 def debug_unwrap(tensor: Tensor, *, recurse: bool = True) -> Tensor:

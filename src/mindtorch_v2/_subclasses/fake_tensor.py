@@ -228,12 +228,15 @@ class FakeTensorMode(TorchDispatchMode):
 
     def _run(self, func: Any, args: tuple, kwargs: dict) -> Any:
         self.in_kernel_invocation = True
+        running: list[FakeTensorMode] = modes.__dict__.setdefault("fake_modes", [])
+        running.append(self)
         try:
             return func(*args, **kwargs)
         except NotImplementedError as error:
             raise UnsupportedOperatorException(func) from error
         finally:
             self.in_kernel_invocation = False
+            running.pop()
 
     def _faked(self, func: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict, list[FakeTensor]]:
         """The arguments with fake tensors only, and those."""
@@ -265,7 +268,7 @@ class FakeTensorMode(TorchDispatchMode):
             made = func(*real[0], **real[1])  # a write is one to the constants, too
         if name in _READS:
             return made
-        if func._schema.writes:
+        if func._operator.schema.writes:
             return None
         return made if isinstance(made, Tensor) and made.numel() <= CONSTANT_NUMEL_LIMIT else None
 
@@ -297,6 +300,12 @@ class FakeTensorMode(TorchDispatchMode):
                     fields_of(target)[name] = fields_of(meta)[name]
 
 
+def running_mode() -> FakeTensorMode | None:
+    """The mode that a Meta kernel is run for, if one is."""
+    running = modes.__dict__.get("fake_modes")
+    return running[-1] if running else None
+
+
 def _nonzero() -> Any:
     from .. import ops
 
@@ -306,7 +315,7 @@ def _nonzero() -> Any:
 def _written(func: Any, args: tuple, kwargs: dict) -> list[FakeTensor]:
     """The arguments that a call writes to."""
     targets = [args[i] if i < len(args) else kwargs.get(argument.name)
-               for i, argument in enumerate(func._schema.arguments) if argument.writes]
+               for i, argument in enumerate(func._operator.schema.arguments) if argument.writes]
     return [t for t in tree_leaves([*targets, kwargs.get("out")]) if isinstance(t, FakeTensor)]
 
 
@@ -395,7 +404,7 @@ class FakeCopyMode:
 
 def _is_tensor_constructor(func: Any) -> bool:
     """Whether an overload makes one tensor out of none."""
-    schema = func._schema
+    schema = func._operator.schema
     takes_one = any(argument.type == "Tensor" or argument.name == "self" for argument in schema.arguments)
     return not takes_one and [value.type for value in schema.returns] == ["Tensor"]
 

@@ -183,7 +183,7 @@ class allow_mutation_on_saved_tensors:
         class Keeping(TorchDispatchMode):
             def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
                 kwargs = kwargs or {}
-                arguments = func._schema.arguments
+                arguments = func._operator.schema.arguments
                 written = [value for value, a in zip(args, arguments, strict=False) if a.writes]
                 names = {a.name for a in arguments if a.writes} | {"out"}
                 written += [value for name, value in kwargs.items() if name in names]

@@ -1,6 +1,6 @@
 """Groups of processes and their collectives, by PyTorch's name of this module."""
 
-from typing import Any
+from typing import Any, NewType
 
 from ._collectives import *  # noqa: F403
 from ._collectives import __all__ as _collective_names
@@ -37,6 +37,9 @@ _make_nccl_premul_sum = premul_sum
 _get_default_group = default_group
 _rank_not_in_group = is_outside
 _Backend = Engine
+
+
+GroupName = NewType("GroupName", str)
 
 
 class _World:

@@ -102,13 +102,13 @@ def transform_subclass(t: Any, callback: Callable[[str, Any], Any], outer_size: 
 
 
 def _argument(func: Any, args: tuple, kwargs: dict, at: int) -> Any:
-    argument = func._schema.arguments[at]
+    argument = func._operator.schema.arguments[at]
     return args[at] if at < len(args) else kwargs.get(argument.name)
 
 
 def return_and_correct_aliasing(func: Any, args: tuple, kwargs: dict | None, out: Any) -> Any:
     """The results as the schema's aliases demand: a written argument itself; a view on its source's storage."""
-    schema, kwargs = func._schema, kwargs or {}
+    schema, kwargs = func._operator.schema, kwargs or {}
     if func.is_view:
         source = _argument(func, args, kwargs, 0)
         for view in tree_flatten(out)[0]:

@@ -61,7 +61,7 @@ def dispatch(func: Any, args: tuple, kwargs: dict[str, Any], *, handled: bool = 
     run = LOCAL.get(name)
     made = (func(*local_args, **local_kwargs) if run is None else
             run(func, local_args, local_kwargs, plan.operands, plan.results))
-    if func._schema.writes:
+    if func._operator.schema.writes:
         return args[0]
     kept = iter(plan.results)
     wrapped = [DTensor(piece, next(kept)) if isinstance(piece, torch.Tensor) else piece for piece in tree_leaves(made)]
@@ -96,8 +96,9 @@ def _plan(func: Any, args: tuple, kwargs: dict[str, Any], specs: Sequence[DTenso
                            "on the elements. Use it on full_tensor().") from error
     metas = [meta_of(r) for r in results if isinstance(r, torch.Tensor)]
     values = {a.name: args[i] if i < len(args) else kwargs.get(a.name, a.default)
-              for i, a in enumerate(func._schema.arguments)}
-    call = Call(func._opname, [s.shape for s in specs], values, [m.shape for m in metas], 1, bool(func._schema.writes))
+              for i, a in enumerate(func._operator.schema.arguments)}
+    writes = bool(func._operator.schema.writes)
+    call = Call(func._opname, [s.shape for s in specs], values, [m.shape for m in metas], 1, writes)
     cuts = [any(isinstance(s.placements[dim], Cut) for s in specs) for dim in range(mesh.ndim)]
     chosen = []
     for dim in range(mesh.ndim):
@@ -142,7 +143,7 @@ def _on_meta(func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
 @functools.cache
 def _strategy(func: Any) -> Callable | None:
     found = STRATEGIES.get(func._opname)
-    if found is None and func._schema.writes:
+    if found is None and func._operator.schema.writes:
         found = STRATEGIES.get(func._opname.removesuffix("_"))
     if found is None and _is_pointwise(func):
         found = pointwise
@@ -155,7 +156,8 @@ def _written_as(func: Any) -> Callable | None:
     from ..._decomp import decomposition_table
 
     if func._operator.is_composite:
-        return lambda *args, **kwargs: func._operator.declaration.family.function(*func._schema.bind(args, kwargs))
+        operator = func._operator
+        return lambda *args, **kwargs: operator.declaration.family.function(*operator.schema.bind(args, kwargs))
     return decomposition_table.get(func)
 
 
@@ -219,7 +221,7 @@ def _of_lists(func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     if name in _REDUCED_LISTS:
         return [_REDUCED_LISTS[name](t, *args[1:], **kwargs) for t in args[0]]
     first = args[0]
-    if not func._schema.writes:
+    if not func._operator.schema.writes:
         first = [t.redistribute(placements=_without_parts(t)) if isinstance(t, DTensor) else t for t in first]
 
     def brought(value: Any) -> Any:
@@ -229,7 +231,7 @@ def _of_lists(func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
 
     made = func(*(brought(value) for value in (first, *args[1:])),
                 **{name: brought(value) for name, value in kwargs.items()})
-    if func._schema.writes:
+    if func._operator.schema.writes:
         return None
     return [DTensor(piece, DTensorSpec(t._spec.mesh, t.placements, TensorMeta(t.shape, t._spec.stride, piece.dtype)))
             if isinstance(t, DTensor) else piece for piece, t in zip(made, first, strict=True)]

@@ -16,15 +16,15 @@ Local = Callable[[Any, tuple, dict[str, Any], Sequence[DTensorSpec], Sequence[DT
 
 def _with(func: Any, args: tuple, kwargs: dict[str, Any], name: str, value: Any) -> tuple[tuple, dict[str, Any]]:
     """Arguments of a call, with another value for one."""
-    at = [a.name for a in func._schema.arguments].index(name)
+    at = [a.name for a in func._operator.schema.arguments].index(name)
     if at < len(args):
         return (*args[:at], value, *args[at + 1 :]), kwargs
     return args, {**kwargs, name: value}
 
 
 def _value(func: Any, args: tuple, kwargs: dict[str, Any], name: str) -> Any:
-    at = [a.name for a in func._schema.arguments].index(name)
-    return args[at] if at < len(args) else kwargs.get(name, func._schema.arguments[at].default)
+    at = [a.name for a in func._operator.schema.arguments].index(name)
+    return args[at] if at < len(args) else kwargs.get(name, func._operator.schema.arguments[at].default)
 
 
 def shaped(name: str) -> Local:

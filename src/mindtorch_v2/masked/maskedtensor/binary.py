@@ -34,7 +34,7 @@ def apply_binary(func: Any, args: tuple, kwargs: dict) -> Any:
     layouts = {x.layout for x in data if torch.is_tensor(x)}
     if len(layouts) > 1:
         raise TypeError(f"Inputs should match sparsity/density. Got {data[0].layout} and {data[1].layout}.")
-    in_place = func._schema.writes
+    in_place = func._operator.schema.writes
     if layouts == {torch.strided}:
         made = func(*data, *args[2:])
     else:

@@ -5,10 +5,11 @@ import typing
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from ._core.device import device
-from ._core.dtype import dtype
-from ._core.tensor import Tensor
-from .types import Number
+from .._compat.old_names import Tag
+from .._core.device import device
+from .._core.dtype import dtype
+from .._core.tensor import Tensor
+from ..types import Number
 
 
 class _Kind(NamedTuple):
@@ -31,6 +32,37 @@ _KINDS = {
     device: _Kind("Device"),
 }
 _NONE = type(None)
+
+
+def _supported() -> dict[Any, str]:
+    """The annotations that the schema language has a word for."""
+    # ruff: noqa: UP007, UP045 - annotations made of values
+    found: dict[Any, str] = {}
+    for plain, kind in _KINDS.items():
+        found[plain] = kind.name
+        found[typing.Optional[plain]] = f"{kind.name}?"
+        lists = (typing.Sequence, list, Sequence)  # noqa: UP006, UP035 - annotations of the old form are told apart
+        if kind.lists:
+            found |= {made[plain]: f"{kind.name}[]" for made in lists}
+        if kind.lists_of_optional:
+            found |= {made[typing.Optional[plain]]: f"{kind.name}?[]" for made in lists}
+        if kind.optional_lists:
+            found |= {typing.Optional[made[plain]]: f"{kind.name}[]?" for made in lists}
+    return found
+
+
+SUPPORTED_PARAM_TYPES = _supported()
+SUPPORTED_RETURN_TYPES = {Tensor: "Tensor", list[Tensor]: "Tensor[]", int: "SymInt", float: "float", bool: "bool",
+                          Number: "Scalar"}
+_TestTensor = Tensor  # a name of this module, which annotations of others do not see
+
+
+def tuple_to_list(tuple_type: Any) -> Any:
+    """The annotation of a list that can hold what a tuple of this annotation holds."""
+    members = [m for m in typing.get_args(tuple_type) if m is not Ellipsis]
+    if not members:
+        return list
+    return list[typing.Union[tuple(members)]]  # type: ignore[misc]  # noqa: UP007 - made of values
 
 
 def _without_none(annotation: Any) -> Any:
@@ -86,8 +118,13 @@ def _default_text(name: str, value: Any, refuse: Callable[[str], NoReturn]) -> s
            "we can prioritize this.")
 
 
-def infer_schema(prototype_function: Callable, /, *, mutates_args: Any, op_name: str | None = None) -> str:
-    """The schema of a function, from its annotations; `mutates_args` names the arguments it writes to."""
+def infer_schema(prototype_function: Callable, /, *, mutates_args: Any, op_name: str | None = None,
+                 tags: Any = ()) -> str:
+    """The schema of a function, from its annotations; `mutates_args` names the arguments it writes to.
+
+    With the tag `inplace` the result is the first argument, with `out` the results are those that it writes.
+    """
+    mutates_args = mutates_args if isinstance(mutates_args, str) else tuple(mutates_args)
     signature = inspect.signature(prototype_function)
 
     def refuse(what: str) -> NoReturn:
@@ -100,7 +137,11 @@ def infer_schema(prototype_function: Callable, /, *, mutates_args: Any, op_name:
     if isinstance(mutates_args, str) and mutates_args != "unknown":
         raise ValueError("mutates_args must either be a sequence of the names of the arguments that are mutated or the "
                          "string 'unknown'. ")
+    tag = aliasing_tag(tags)
+    if tag is not None:
+        _check_tag(tag, signature, hints, mutates_args, refuse)
     parts: list[str] = []
+    written_by_keyword: list[str] = []
     for nr, (name, parameter) in enumerate(signature.parameters.items()):
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             refuse("We do not support positional-only args, varargs, or varkwargs.")
@@ -119,6 +160,7 @@ def infer_schema(prototype_function: Callable, /, *, mutates_args: Any, op_name:
                 refuse(f"Parameter {name} is in mutable_args but only Tensors or collections of Tensors can be mutated")
         if written:
             kind = f"Tensor(a{nr}!)" + kind.removeprefix("Tensor")
+            written_by_keyword.append(kind)
         default = parameter.default
         text = "" if default is parameter.empty else f"={_default_text(name, default, refuse)}"
         parts.append(f"{kind} {name}{text}")
@@ -126,7 +168,49 @@ def infer_schema(prototype_function: Callable, /, *, mutates_args: Any, op_name:
     if strangers:
         refuse(f"{strangers} in mutates_args were not found in the custom op's signature. mutates_args should contain "
                "the names of all args that the custom op mutates, or just the string 'unknown' if you don't know.")
-    return f"{op_name or ''}({', '.join(parts)}) -> {_returned(hints, signature, refuse)}"
+    returned = _returned(hints, signature, refuse)
+    if tag is not None:
+        several = len(written_by_keyword) > 1
+        returned = f"({', '.join(written_by_keyword)})" if several else written_by_keyword[0]
+    return f"{op_name or ''}({', '.join(parts)}) -> {returned}"
+
+
+def aliasing_tag(tags: Any) -> Any:
+    """The tag that says which arguments are the results: `inplace`, `out`, or none."""
+    given = () if tags is None else tags if isinstance(tags, (tuple, list, set, frozenset)) else (tags,)
+    if Tag.inplace in given and Tag.out in given:
+        raise AssertionError("torch.Tag.inplace and torch.Tag.out are mutually exclusive")
+    return next((tag for tag in (Tag.inplace, Tag.out) if tag in given), None)
+
+
+def _check_tag(tag: Any, signature: inspect.Signature, hints: dict[str, Any], mutates_args: Any,
+               refuse: Callable[[str], NoReturn]) -> None:
+    """Refuses a function whose arguments cannot be its results as the tag says."""
+    parameters = signature.parameters.values()
+    positional = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    if tag is Tag.inplace:
+        if not positional:
+            refuse("torch.Tag.inplace requires a positional Tensor argument.")
+        if hints.get(positional[0]) is not Tensor:
+            refuse("torch.Tag.inplace requires the first positional argument to be a Tensor.")
+        if tuple(mutates_args) != (positional[0],):
+            refuse("torch.Tag.inplace requires mutates_args to contain exactly the first positional argument, got "
+                   f"{mutates_args}.")
+        if hints.get("return") is not Tensor:
+            refuse("torch.Tag.inplace requires the return annotation to be torch.Tensor.")
+        return
+    written = tuple(p.name for p in parameters if p.name in mutates_args)
+    if any(name in positional for name in written):
+        refuse("torch.Tag.out requires mutable arguments to be keyword-only.")
+    if not written:
+        refuse("torch.Tag.out requires at least one mutable keyword-only Tensor argument.")
+    if any(hints.get(name) is not Tensor for name in written):
+        refuse("torch.Tag.out only supports mutable keyword-only Tensor arguments.")
+    returned = hints.get("return")
+    wanted = Tensor if len(written) == 1 else (Tensor,) * len(written)
+    if (returned if len(written) == 1 else typing.get_args(returned)) != wanted:
+        refuse("torch.Tag.out requires the return annotation to match the mutable keyword-only Tensor arguments "
+               f"{written}.")
 
 
 def _refuse_type(name: str, annotation: Any, refuse: Callable[[str], NoReturn]) -> NoReturn:

@@ -22,6 +22,14 @@ _TOKEN = re.compile(r"\s*(->|\.\.\.|::|[A-Za-z_]\w*|-?\d[\w.+-]*|\"[^\"]*\"|'[^'
 _UNKNOWN = ("\nunknown type specifier. Common valid schema types include Tensor, SymInt, int, float, bool, Scalar; for "
             "a full list, please see https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/README.md#func ")
 
+# Types of C++ that are others in a schema.
+_OF_C = {
+    "int64_t": "\nUse `SymInt` or `int` instead of `int64_t` in an operator's schema string. `SymInt` corresponds to "
+               "c10::SymInt in C++ while `int` in schema corresponds to the int64_t type in C++.:",
+    "double": "\nUse `float` instead of `double` in an operator's schema string. `float` in schema corresponds to the "
+              "double type in C++:",
+}
+
 
 @dataclass(frozen=True)
 class Type:
@@ -317,6 +325,8 @@ class _Parser:
         return Argument(name, kind, size, alias)
 
     def type(self) -> tuple[Type, int | None, AliasInfo | None]:
+        if self.token in _OF_C:
+            self.fail(_OF_C[self.token])
         if self.token not in _TYPES:
             self.fail(f"{_UNKNOWN}:" if self.kind() == "'ident'" else f"expected ident but found {self.kind()} here:")
         base, wrappers, size, alias = self.advance(), [], None, None
