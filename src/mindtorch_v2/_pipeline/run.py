@@ -186,7 +186,7 @@ class _Written:
         arrays = [f"v{n}" for n in group.arrays]
         numbers = "".join(f", numbers[{i}]" for i in group.numbers)
         made = "".join(f"v{n}, " for n in step.outputs)
-        roots = "".join(f"v{self.places.root[n]}, " for n in step.inputs)
+        roots = "".join(f"v{n}, " for n in _roots_read(plan, step))
         otherwise = f"{made + '= ' if made else ''}parts{at}(({roots}), numbers)"
         if group.launch is False:
             return [otherwise]
@@ -277,6 +277,14 @@ def device_allocation(layout: Layout) -> Callable[[], Any]:
     return allocated(layout)
 
 
+def _roots_read(plan: Plan, step: Step) -> list[int]:
+    """The memory that a step's entries read and do not make: also inputs that lie where another one does."""
+    root, entries = plan.places.root, [plan.entries[at] for at in step.entries]
+    made = {n for entry in entries for n in entry.results}
+    read = [root[n] for n in (*step.inputs, *(n for entry in entries for n in entry.operands()))]
+    return [n for n in dict.fromkeys(read) if n not in made]
+
+
 class _Parts:
     """The entries of a group, one by one."""
 
@@ -290,8 +298,8 @@ class _Parts:
         return self.function(None, arrays, numbers)
 
     def _made(self) -> Callable:
-        made, root = copy(self.plan), self.plan.places.root
-        made.inputs = [root[n] for n in self.step.inputs]
+        made = copy(self.plan)
+        made.inputs = _roots_read(self.plan, self.step)
         made.outputs = tuple(self.step.outputs)
         made.steps = []
         for at in self.step.entries:

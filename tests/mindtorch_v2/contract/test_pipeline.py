@@ -474,3 +474,15 @@ def test_the_same_is_recorded_by_several_threads() -> None:
         thread.join(120)
     for number in range(3):
         assert found[number] == [[number * 32.0 + turn * 31.0] * 4 for turn in range(40)]
+
+
+def test_writes_through_two_tensors_on_one_memory() -> None:
+    """They are one kernel, or run one by one until there is machine code."""
+    for _ in range(12):
+        x = torch.tensor([1.0, 2.0])
+        shown = x.view_as(x)
+        with torch.pipeline():
+            shown.mul_(0.5)
+            x.add_(x)
+            shown.add_(1)
+        assert x.tolist() == shown.tolist() == [2.0, 3.0]
