@@ -6,7 +6,9 @@
     python bench/ops.py --device cuda            # on a GPU: large is 4096 x 4096
     python bench/ops.py --only '^linalg' --worst 100 --json ratios.json
 
-A row is one entry's call; its ratio is the library's time by PyTorch's, each the best of several rounds.
+A row is one entry's call; its ratio is the library's time by PyTorch's, each the best of several rounds. With
+`--threads 1` times are the processor's, so that other programs count for little. Before they are taken the library is
+called until its kernels are compiled (`--warm` 0 leaves that out).
 """
 
 import argparse
@@ -35,6 +37,7 @@ for _name in os.environ.keys() - _ENVIRONMENT.keys():
 from torch.testing._internal.opinfo.core import BinaryUfuncInfo, ReductionOpInfo, UnaryUfuncInfo  # noqa: E402
 
 ROUNDS, MOST_CALLS, SAMPLES = 4, 2000, 7
+WARM_CALLS = 200  # more than any kernel waits for before it takes over
 
 
 def tensors(value: Any, library: Any) -> Iterator[Any]:
@@ -98,25 +101,35 @@ def call_of(operator: Callable, library: Any, args: tuple, kwargs: dict, grad: b
     return both
 
 
-def timed(run: Callable[[], Any], calls: int, finish: Callable[[], Any]) -> float:
+def timed(run: Callable[[], Any], calls: int, finish: Callable[[], Any], clock: Callable[[], float]) -> float:
     """Seconds of one call, of that many."""
     finish()
-    started = time.perf_counter()
+    started = clock()
     for _ in range(calls):
         run()
     finish()
-    return (time.perf_counter() - started) / calls
+    return (clock() - started) / calls
 
 
-def best_times(runs: list[Callable[[], Any]], finishes: list[Callable[[], Any]], seconds: float) -> list[float]:
+def warm_up(run: Callable[[], Any], seconds: float) -> None:
+    """Calls until kernels that are compiled in the background have taken over, or the time is up."""
+    end = time.perf_counter() + seconds
+    for _ in range(WARM_CALLS):
+        run()
+        if time.perf_counter() > end:
+            break
+
+
+def best_times(runs: list[Callable[[], Any]], finishes: list[Callable[[], Any]], seconds: float,
+               clock: Callable[[], float]) -> list[float]:
     calls = []
     for run, finish in zip(runs, finishes, strict=True):
-        timed(run, 2, finish)
-        calls.append(max(1, min(MOST_CALLS, int(seconds / max(timed(run, 2, finish), 1e-7)))))
+        timed(run, 2, finish, clock)
+        calls.append(max(1, min(MOST_CALLS, int(seconds / max(timed(run, 2, finish, clock), 1e-7)))))
     best = [math.inf, math.inf]
     for _ in range(ROUNDS):
         for i in range(2):
-            best[i] = min(best[i], timed(runs[i], calls[i], finishes[i]))
+            best[i] = min(best[i], timed(runs[i], calls[i], finishes[i], clock))
     return best
 
 
@@ -130,6 +143,7 @@ class Bench:
         self.rows: list[tuple[float, str, float, float]] = []
         self.failed: list[tuple[str, str]] = []
         on_gpu = options.device == "cuda"
+        self.clock = time.thread_time if options.threads == 1 and not on_gpu else time.perf_counter
         self.finishes = [b.library.cuda.synchronize if on_gpu else (lambda: None) for b in self.bridges]
         if options.threads:
             for bridge in self.bridges:
@@ -166,7 +180,8 @@ class Bench:
                     calls.append(call_of(operator, bridge.library, tuple(given[0]), given[1], options.grad))
             if len(calls) < 2 or attempt(calls[1])[1] is not None:
                 continue
-            times, error = attempt(lambda: best_times(calls, self.finishes, options.ms / 1000))  # noqa: B023
+            attempt(lambda: warm_up(calls[0], options.warm))  # noqa: B023
+            times, error = attempt(lambda: best_times(calls, self.finishes, options.ms / 1000, self.clock))  # noqa: B023
             if error is not None:
                 self.failed.append((name + suffix, f"{type(error).__name__}: {error}"[:100]))
             else:
@@ -191,6 +206,7 @@ def main() -> int:
     parser.add_argument("--grad", action="store_true", help="forward and backward")
     parser.add_argument("--threads", type=int, default=0, help="of both libraries; left out, what each takes")
     parser.add_argument("--ms", type=float, default=20, help="milliseconds of one measurement")
+    parser.add_argument("--warm", type=float, default=0.3, help="seconds at most that an entry is called before")
     parser.add_argument("--only", default="", help="entries whose name matches")
     parser.add_argument("--worst", type=int, default=30, help="rows to show")
     parser.add_argument("--json", type=Path, help="write all rows here")

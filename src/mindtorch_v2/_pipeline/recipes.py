@@ -42,7 +42,7 @@ class Recipe:
         self.operator, self.kind, self.template, self.results = operator, kind, template, results
         self.layout = results[0] if results else None
         self.tensors = tuple([a.is_tensor and not a.is_list for a in operator.schema.arguments])
-        self.quick = False  # whether it makes one new tensor, and cannot fail
+        self.quick = False  # whether it makes one new tensor and does nothing else
         self.expression: Expression | None = None
         self.fold: tuple[int, str] | None = None  # of a "sum", "mean" or "max": the dimensions that stay, and which
         self.row: tuple[int, Callable] | None = None  # of other calls over rows: likewise, and what writes them down
@@ -109,11 +109,11 @@ def recipe_for(operator: Operator, args: Sequence[Any], free: dict[int, Any]) ->
         recipe.expression = _expression(
             functional, args, args[0] if writes else None, args[0]._array.dtype if writes else results[0].dtype
         )
+        recipe.quick = not writes and results[0] is not None
         if recipe.expression is not None:
             fixed = {f"n{i}" for i, part in enumerate(template) if part.__class__ is not Slots}
             recipe.expression.guards = [g for g in recipe.expression.guards if not fixed.issuperset(_named(g[0]))]
             recipe.kind, recipe.fails = "write" if writes else "pointwise", False
-            recipe.quick = not writes
         else:
             recipe.fold = _fold(operator, args, results)
             recipe.fails = recipe.fails and recipe.fold is None
@@ -263,8 +263,16 @@ def _expression(operator: Operator, args: Sequence[Any], target: Any, made: Any)
 
             between = narrow if family.rounds else None
             return Expression(family.compute, plain, at, kind.np, between, rounds=True, functions=FUNCTIONS)
-        return Expression(family.compute, plain, at, kind.np, narrow, rounds=family.rounds,
-                          rounds_numbers=family.rounds_numbers, waits=True)
+        return Expression(
+            family.compute,
+            plain,
+            at,
+            kind.np,
+            narrow,
+            rounds=family.rounds,
+            rounds_numbers=family.rounds_numbers,
+            waits=True,
+        )
     except _UNTRACEABLE:
         return None
 

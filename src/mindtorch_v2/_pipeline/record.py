@@ -220,7 +220,9 @@ _node = _trace.node.likely
 try: _same = {as_before}
 except AttributeError: _same = False  # a number, where a tensor was
 if _same:
-    _trace.node = _node{numbers}
+    _trace.node = _node
+    if _node.free:{numbers}
+        if _node.recipe.fails: _trace.lines[_node] = _place()
     _made = _new(Tensor)
     _made._array = _array = _node.array
     _array.holder = _ref(_made){device}
@@ -234,6 +236,7 @@ if _recipe.quick is not _trace.quick:
 _node = _trace.step(_recipe, ({flat}))
 if _node.kernel is None and _node.count < LONGEST: {learn}
 _trace.numbers += _free
+if _recipe.fails: _trace.lines[_node] = _place()
 _made = _new(Tensor)
 _made._array = _array = _node.array
 _array.holder = _ref(_made){device}
@@ -256,7 +259,7 @@ def kernel_of(operator: Operator, below: Callable, mask: int) -> Callable:
     scope: dict[str, Any] = {
         "_state": _state, "_own_trace": _own_trace, "Deferred": Deferred, "Tensor": Tensor, "_new": _new,
         "_ref": weakref.ref, "NUMBERS": NUMBERS, "REAL": REAL, "_zero": _signed_zero, "LONGEST": _LONGEST,
-        "NONE": ABSENT.array, "__opname__": f"{operator.name} recorded",
+        "NONE": ABSENT.array, "_place": place_of_caller, "__opname__": f"{operator.name} recorded",
     }  # fmt: skip
     recipes: dict[tuple, Any] = {}
     plans.append(recipes)
@@ -337,9 +340,8 @@ def _source(operator: Operator, backend: int) -> str:
         others = "".join(f"{part}, " for part in rest)
         if rest:
             as_before.append(f"({others}) == _node.rest")
-        noted = "".join(["\n    if _node.free:", *numbers]) if numbers else ""
         indented = where.replace("\n", "\n    ")
-        quick = _QUICK.format(as_before=" and ".join(as_before), numbers=noted, device=indented)
+        quick = _QUICK.format(as_before=" and ".join(as_before), numbers="".join(numbers), device=indented)
         learn = f"_trace.learn(_node, _recipes, ({''.join(f'{g}, ' for g in given)}), ({others}))"
         if plain:
             learn = f"\n    if {' and '.join(f'({test})' for test in plain)}: {learn}"
@@ -349,7 +351,7 @@ def _source(operator: Operator, backend: int) -> str:
 
 
 class _Others:
-    """Records what is not one new tensor of a call that cannot fail."""
+    """Records what is more, or other, than one new tensor."""
 
     def __init__(self, operator: Operator, missing: "_Missing", cut: Callable) -> None:
         self.operator, self.missing, self.cut = operator, missing, cut

@@ -103,8 +103,8 @@ class Node(Place):
 
     Recordings that begin alike share nodes, so that a node stands for all up to it. `after` are the nodes that followed
     it, `likely` the last of them: a call that is as that one was takes it without a search. For this a node has
-    `kernel`, which tells operators apart, `a0` ... for tensors and numbers (`free`: some are numbers), and `rest` for
-    other arguments. A node with one result is its place; `made` are the places of all.
+    `kernel`, which tells operators apart, `a0` ... for tensors and numbers and `rest` for other arguments (`free`: some
+    are numbers, or its line in the program is noted). A node with one result is its place; `made` are those of all.
     """
 
     __slots__ = ("a0", "a1", "a2", "a3", "after", "count", "free", "kernel", "known", "likely", "made", "operands",
@@ -154,7 +154,7 @@ class Trace:
 
     def __init__(self) -> None:
         self.flush: Any = nothing
-        self.quick: bool | None = True  # recipes that say the same are recorded without a look at the caller
+        self.quick: bool | None = True  # recipes that say the same are recorded without further ado
         self.root, self.nodes = Node(None, None, (), 0), 0
         _traces.add(self)
         self._begin()
@@ -225,7 +225,8 @@ class Trace:
 
     def learn(self, node: Node, kernel: Any, given: Sequence[Any], rest: tuple) -> None:
         """Notes how a call like this one is known: `given` has values by number, and classes of Python's numbers."""
-        node.kernel, node.rest, node.free = kernel, rest, any(value.__class__ is type for value in given)
+        node.kernel, node.rest = kernel, rest
+        node.free = node.recipe.fails or any(value.__class__ is type for value in given)
         places = self._places_up_to(node)
         for name, value in zip(("a0", "a1", "a2", "a3"), given):
             place = ABSENT if value is None else NUMBER_PLACES.get(value) or places[value]
