@@ -54,7 +54,7 @@ test-quick: .venv/.ready
 	@.venv/bin/python -m pytest -q -n auto $(addprefix tests/mindtorch_v2/,$(QUICK))
 
 test-npu: .venv/.ready
-	@MINDTORCH_NPU_SAMPLES=all .venv/bin/python -m pytest -q tests/mindtorch_v2/npu
+	@.venv/bin/python -m pytest -q tests/mindtorch_v2/npu
 
 # A Python that has CuPy is used as it is: which CuPy fits is known on that machine. Without a GPU there is nothing to
 # install it for, and the tests say why they are skipped.

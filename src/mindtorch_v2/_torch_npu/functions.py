@@ -126,7 +126,8 @@ def npu_grouped_matmul(x: Sequence[torch.Tensor], weight: Sequence[torch.Tensor]
 
 
 _TO_BNSD = {"BNSD": (0, 1, 2, 3), "BSND": (0, 2, 1, 3)}
-LEFT_CAUSAL, RIGHT_CAUSAL = 2, 3
+LEFT_CAUSAL, RIGHT_CAUSAL, BAND, PREFIX, PACKED_PREFIX = range(2, 7)
+EVERYTHING = 2147483647
 
 
 def _heads(x: torch.Tensor, count: int, layout: str) -> torch.Tensor:
@@ -147,34 +148,65 @@ def _laid_out(x: torch.Tensor, layout: str) -> torch.Tensor:
     return made.transpose(0, 1) if layout == "SBH" else made
 
 
+def _seen(tokens: int, keys: int, mode: int, before: int, after: int, prefix: Sequence[int] | None,
+          hidden: torch.Tensor | None, device: torch.device) -> torch.Tensor | None:
+    """Which keys a query sees, where CANN's modes say it from the lower right corner, or a mask does."""
+    corner = keys - tokens
+    if mode == BAND:
+        every = torch.ones(tokens, keys, dtype=torch.bool, device=device)
+        return every.tril(min(after, keys) + corner).triu(-min(before, keys + tokens) + corner)
+    if mode in (RIGHT_CAUSAL, PACKED_PREFIX) or mode == PREFIX and hidden is None:
+        causal = torch.ones(tokens, keys, dtype=torch.bool, device=device).tril(corner)
+        if mode == RIGHT_CAUSAL:
+            return causal
+        first = torch.arange(keys, device=device) < torch.tensor(prefix, device=device)[:, None]
+        return causal | first[:, None, None]
+    if hidden is None or mode == LEFT_CAUSAL:
+        return None
+    mask = ~hidden.bool()
+    return mask[:tokens, :keys] if mask.dim() == 2 else mask
+
+
+def _fusion_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, pse: torch.Tensor | None,
+                      mask: torch.Tensor | None, scale: float, keep_prob: float, causal: bool) -> torch.Tensor:
+    if pse is not None:  # it is added before the scores are scaled
+        added = pse * scale
+        if causal:
+            mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril()
+        mask, causal = added if mask is None else added.masked_fill(~mask, -math.inf), False
+    return F.scaled_dot_product_attention(q, k, v, mask, 1 - keep_prob, is_causal=causal, scale=scale,
+                                          enable_gqa=k.shape[1] != q.shape[1])
+
+
 def npu_fusion_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, head_num: int, input_layout: str,
                          pse: torch.Tensor | None = None, padding_mask: torch.Tensor | None = None,
                          atten_mask: torch.Tensor | None = None, scale: float = 1.0, keep_prob: float = 1.0,
-                         pre_tockens: int = 2147483647, next_tockens: int = 2147483647, inner_precise: int = 0,
+                         pre_tockens: int = EVERYTHING, next_tockens: int = EVERYTHING, inner_precise: int = 0,
                          prefix: Any = None, actual_seq_qlen: Any = None, actual_seq_kvlen: Any = None,
                          sparse_mode: int = 0, gen_mask_parallel: bool = True, sync: bool = False) -> tuple[Any, ...]:
     """Attention, and in the places of what CANN keeps for its derivative, empty tensors and numbers.
 
-    `atten_mask` is true where a key is hidden. Of the sparse modes there are 0, 1 (the mask as it is), 2 and 3 (causal,
-    from the upper left and from the lower right corner).
+    `atten_mask` is true where a key is hidden. Of the sparse modes there are 0 and 1 (the mask as it is), 2 and 3
+    (causal, from the upper left and from the lower right corner), 4 (a band), 5 and 6 (causal behind a prefix). In
+    layout TND, sequences lie one after the other and end where `actual_seq_qlen` and `actual_seq_kvlen` say.
     """
-    if actual_seq_qlen is not None or prefix is not None or sparse_mode not in (0, 1, LEFT_CAUSAL, RIGHT_CAUSAL):
-        raise NotImplementedError(f"npu_fusion_attention with sparse_mode {sparse_mode}, sequence lengths or a prefix")
+    if not 0 <= sparse_mode <= PACKED_PREFIX or (sparse_mode >= PREFIX and prefix is None and atten_mask is None):
+        raise NotImplementedError(f"npu_fusion_attention with sparse_mode {sparse_mode}")
+
+    def attended(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        mask = _seen(q.shape[2], k.shape[2], sparse_mode, pre_tockens, next_tockens, prefix, atten_mask, q.device)
+        return _fusion_attention(q, k, v, pse, mask, scale, keep_prob, sparse_mode == LEFT_CAUSAL)
+
+    nothing = query.new_empty(0)
+    if input_layout == "TND":
+        pieces, begin = [], (0, 0)
+        for end in zip(actual_seq_qlen, actual_seq_kvlen, strict=True):
+            spans = [slice(a, b) for a, b in zip(begin, end, strict=True)]
+            q, k, v = (x[span].transpose(0, 1)[None] for x, span in zip((query, key, value), (*spans, spans[1])))
+            pieces.append(attended(q, k, v)[0].transpose(0, 1))
+            begin = end
+        return torch.cat(pieces), nothing, nothing, nothing, 0, 0, 0
     q = _heads(query, head_num, input_layout)
     shared = head_num if input_layout in _TO_BNSD else key.shape[-1] * head_num // query.shape[-1]
     k, v = (_heads(x, shared, input_layout) for x in (key, value))
-    mask = None
-    tokens, keys = q.shape[2], k.shape[2]
-    if sparse_mode == RIGHT_CAUSAL:
-        mask = torch.ones(tokens, keys, dtype=torch.bool, device=q.device).tril(keys - tokens)
-    elif sparse_mode != LEFT_CAUSAL and atten_mask is not None:
-        mask = ~atten_mask.bool()
-        if mask.dim() == 2 and mask.shape != (tokens, keys):
-            mask = mask[:tokens, :keys]
-    if pse is not None:  # it is added before the scores are scaled
-        added = pse * scale
-        mask = added if mask is None else added.masked_fill(~mask, -math.inf)
-    made = F.scaled_dot_product_attention(q, k, v, mask, 1 - keep_prob, is_causal=sparse_mode == LEFT_CAUSAL,
-                                          scale=scale, enable_gqa=k.shape[1] != q.shape[1])
-    nothing = query.new_empty(0)
-    return _laid_out(made, input_layout), nothing, nothing, nothing, 0, 0, 0
+    return _laid_out(attended(q, k, v), input_layout), nothing, nothing, nothing, 0, 0, 0

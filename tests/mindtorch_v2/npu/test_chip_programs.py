@@ -215,6 +215,34 @@ def test_attention_with_dropout(on_chip: Any, chip: str, name: str) -> None:
         assert (mean - seen(q, k, v, 0.0)).abs().mean().item() < 0.2
 
 
+def _visible(mode: int) -> np.ndarray:
+    """Which of 6 keys each of 5 queries sees, written out by the figures of CANN's documents; for two samples."""
+    i, j = np.arange(5)[:, None], np.arange(6)
+    seen = {2: j <= i, 3: j <= i + 1, 4: (j <= i + 1 + 1) & (j >= i + 1 - 2), 6: j <= i + 1}[mode]
+    return np.stack([seen | (j < n) for n in (4, 3)]) if mode == 6 else np.stack([seen, seen])
+
+
+@pytest.mark.parametrize("mode", [2, 3, 4, 6])
+def test_sparse_modes(npu: Any, mode: int) -> None:
+    from mindtorch_v2 import _torch_npu as torch_npu
+
+    q, k, v = numbers(2, 4, 5, 8), numbers(2, 2, 6, 8), numbers(2, 2, 6, 8)
+    shown = torch.from_numpy(_visible(mode))[:, None].expand(2, 4, 5, 6)
+    wanted = F.scaled_dot_product_attention(q, k, v, shown, scale=0.3, enable_gqa=True)
+    options = {"scale": 0.3, "sparse_mode": mode, "pre_tockens": 2, "next_tockens": 1, "prefix": [4, 3]}
+    made = torch_npu.npu_fusion_attention(q.to("npu"), k.to("npu"), v.to("npu"), 4, "BNSD", **options)[0]
+    torch.testing.assert_close(made.cpu(), wanted, rtol=1e-4, atol=1e-5)
+    assert npu.calls["aclnnFlashAttentionScore"] == 1
+    if mode < 6:  # the same in one row of sequences, of which the second is shorter
+        rows = [torch.cat([t[0], t[1, :, :n]], 1).transpose(0, 1).to("npu") for t, n in ((q, 4), (k, 5), (v, 5))]
+        made = torch_npu.npu_fusion_attention(*rows, 4, "TND", actual_seq_qlen=[5, 9], actual_seq_kvlen=[6, 11],
+                                              **options)[0]  # fmt: skip
+        second = F.scaled_dot_product_attention(q[1:, :, :4], k[1:, :, :5], v[1:, :, :5], shown[1:, :, :4, :5],
+                                                scale=0.3, enable_gqa=True)  # fmt: skip
+        joined = torch.cat([wanted[0].transpose(0, 1), second[0].transpose(0, 1)])
+        torch.testing.assert_close(made.cpu(), joined, rtol=1e-4, atol=1e-5)
+
+
 def test_a_module_with_a_mask_and_dropout_uses_flash_attention(npu: Any) -> None:
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(16, 4, 32, dropout=0.1, batch_first=True).to("npu")
