@@ -5,6 +5,7 @@ from .plan import Plan
 from .trace import Recordings, Trace
 
 _MOST = 1024
+_NODES = 16  # of a trace that a plan counts for, which takes as much memory
 _known: dict[tuple, Plan] = {}
 _recordings = Recordings()
 plans += [_known, _recordings]
@@ -16,6 +17,7 @@ def plan_of(trace: Trace) -> Plan:
     plan = known.get(key)
     if plan is None:
         plan = known[key] = _shared_plan(trace)
+        trace.live.nodes += _NODES
     return plan
 
 

@@ -53,6 +53,14 @@ _state = _State()
 _spare: list[Trace] = []  # of blocks that were left, with all that they know
 
 
+def _spare_trace() -> Trace:
+    """A trace that no block records in, the last one that was given back."""
+    try:
+        return _spare.pop()
+    except IndexError:
+        return Trace()
+
+
 def _own_trace() -> Any:
     """The trace of this thread."""
     return modes.__dict__["pipeline"].trace
@@ -73,7 +81,7 @@ class Pipeline:
         modes.__dict__["pipeline"] = self
         with _state.lock:
             _state.threads.add(threading.get_ident())
-        self.trace = _spare.pop() if _spare and not self.lines else Trace()
+        self.trace = Trace() if self.lines else _spare_trace()
         self.trace.flush, self.trace.quick = self.flush, None if self.lines else True
         self._announce()
         modes.update(include=modes.include | PIPELINE_MASK)
