@@ -233,3 +233,42 @@ def test_tangents_pass_composites_that_were_called_often() -> None:
         slope = torch.prelu(dual.reshape(1, 3).float(), weight)
         expected = torch.where(X > 0, V, V * 0.5).reshape(1, 3)
         np.testing.assert_allclose(fwAD.unpack_dual(slope).tangent.numpy(), expected.numpy(), rtol=1e-6)
+
+
+def made_by(forward: Any, jvp: Any) -> Any:
+    """Applies a Function with these two rules to a dual tensor of ones, whose tangent is ones."""
+
+    class Made(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return forward(ctx, x)
+
+        @staticmethod
+        def jvp(ctx: Any, tangent: Any) -> Any:
+            return jvp(tangent)
+
+    with fwAD.dual_level():
+        return fwAD.unpack_dual(Made.apply(fwAD.make_dual(torch.ones(2), torch.ones(2)))).tangent
+
+
+def written(ctx: Any, x: Any) -> Any:
+    ctx.mark_dirty(x)
+    return x.mul_(2)
+
+
+@pytest.mark.parametrize(("forward", "jvp", "text"), [
+    (written, lambda t: t * 2, "not modifying the forward mode gradients inplace"),
+    (written, lambda t: t, "not modifying the forward mode gradients inplace"),
+    (lambda ctx, x: x[:1], lambda t: t[:1].clone(), "but the jvp is not returning a view."),
+    (lambda ctx, x: x, lambda t: t, "but the jvp is not returning a view."),
+    (lambda ctx, x: x[:1], lambda t: t.clone()[:1], "not returning a view of the given grad input"),
+    (lambda ctx, x: x * 2, lambda t: 1, r"expected Variable or None \(got int\) for grad output 0."),
+])
+def test_tangents_of_a_function_lie_as_its_outputs(forward: Any, jvp: Any, text: str) -> None:
+    with pytest.raises(RuntimeError, match=text):
+        made_by(forward, jvp)
+
+
+def test_tangents_of_a_function_that_writes_or_views() -> None:
+    assert made_by(written, lambda t: t.mul_(2)).tolist() == [2.0, 2.0]
+    assert made_by(lambda ctx, x: x[:1], lambda t: t[:1]).tolist() == [1.0]

@@ -32,7 +32,8 @@ from .._ops._declare.op import public_functions
 from .._ops.linalg.common import _LinAlgError
 from .._torch_dispatch import dispatch_modes
 
-_HOMES = {"_functorch": "_C._functorch", "_profiler": "_C._profiler", "_nn": "nn.functional", "_fft": "fft",
+_MODULES = ("_autograd", "_functions", "_functorch", "_profiler")
+_HOMES = {"_nn": "nn.functional", "_fft": "fft",
           "_linalg": "linalg", "_special": "special"}
 
 
@@ -68,9 +69,9 @@ def _nn_function(name: str) -> Any:
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
     if name in _HOMES:
-        if name in ("_functorch", "_profiler"):
-            return importlib.import_module(f"mindtorch_v2.{_HOMES[name]}")
         return _Prefixed(_HOMES[name], "" if name == "_nn" else f"{name[1:]}_")
     if name in ("_get_autograd_fallback_mode", "_set_autograd_fallback_mode"):
         return getattr(importlib.import_module("mindtorch_v2.library"), name)
@@ -78,6 +79,10 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module("mindtorch_v2._C._dispatcher"), name)
     if name == "Tag":
         return importlib.import_module("mindtorch_v2").Tag
+    if name in ("_current_autograd_node", "_current_graph_task_id", "_will_engine_execute_node"):
+        return getattr(importlib.import_module(f"{__name__}._autograd"), name)
+    if name == "_set_fwd_grad_enabled":
+        return importlib.import_module("mindtorch_v2.autograd.forward_ad")._switch_fwd_grad
     if name == "_distributed_rpc":
         return importlib.import_module("mindtorch_v2.distributed.rpc.api")
     if name == "_VariableFunctions":
@@ -96,6 +101,10 @@ def _get_accelerator(check: bool | None = None) -> Any:
     """The kind of accelerator; the CPU if there is none."""
     accelerator = importlib.import_module("mindtorch_v2.accelerator")
     return accelerator.current_accelerator() or importlib.import_module("mindtorch_v2").device("cpu")
+
+
+def is_grad_enabled() -> bool:
+    return modes.grad_enabled
 
 
 def _get_tracing_state() -> None:

@@ -4,6 +4,8 @@ Nodes become ready when all that lead to them have run, and of the ready ones th
 all: the order PyTorch's engine has. Nothing recurses, so depth is bounded by memory alone.
 """
 
+import functools
+import itertools
 import math
 import sys
 from collections.abc import Sequence
@@ -34,6 +36,8 @@ from .node import AccumulateGrad, HookDict, Node, VersionCounter
 _BUFFER_REFERENCES = 3
 
 
+_numbers = itertools.count()
+
 # Gradients, or leaves, of which it matters more than where their memory lies.
 _NO_PLAIN_MEMORY = SPARSE_MASK | TORCH_DISPATCH_MASK
 
@@ -51,6 +55,11 @@ class Task:
         self.keep_graph = keep_graph
         self.accumulate_grad = accumulate_grad
         self.callbacks: list[Any] = []  # run when all nodes have
+
+    @functools.cached_property
+    def number(self) -> int:
+        """A number that no other pass has."""
+        return next(_numbers)
 
     # preparation -----------------------------------------------------------------------------------------------
 

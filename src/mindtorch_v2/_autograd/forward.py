@@ -284,21 +284,60 @@ def write_tangent(target: Any, tangent: Any, level: Any) -> None:
 
 def run_custom_jvp(function: Any, ctx: Any, args: Sequence[Any], outputs: Sequence[Any], level: Any) -> None:
     """Asks a custom Function's `jvp` for the tangents of its outputs."""
-    tangents = [
-        None if not hasattr(a, "_keys") else
-        tangent if (tangent := tangent_of(a)) is not None or not ctx.materialize_grads else zeros_for(a)
-        for a in args
-    ]
+    tangents = [_given_tangent(ctx, argument) for argument in args]
+    versions = [None if tangent is None else tangent._version for tangent in tangents]
     with changed_modes(exclude=modes.exclude | DUAL_MASK):
         made = function.jvp(ctx, *tangents)
     made = made if isinstance(made, tuple) else (made,)
     if len(made) != len(outputs):
         raise RuntimeError(f"Function's jvp returned an invalid number of forward gradients (expected {len(outputs)} "
                            f"but got {len(made)})")
-    for output, tangent in zip(outputs, made, strict=True):
-        if hasattr(output, "_keys") and output.dtype.category >= FLOAT and tangent is not None:
-            dirty = any(output is a for a in args)
-            (write_tangent if dirty else attach_tangent)(output, tangent, level)
+    for nr, (output, tangent) in enumerate(zip(outputs, made, strict=True)):
+        if tangent is not None and not hasattr(tangent, "_keys"):
+            raise RuntimeError(f"expected Variable or None (got {type(tangent).__name__}) for grad output {nr}.")
+        differentiable = hasattr(output, "_keys") and output.dtype.category >= FLOAT and not any(
+            output is other for other in ctx._non_differentiable)
+        if not differentiable:
+            if tangent is not None:
+                raise RuntimeError(f"Function's jvp returned a gradient at position {nr}, but  the corresponding "
+                                   "forward output is not a differentiable Tensor.You should return None at that "
+                                   "position instead.")
+            continue
+        written = next((i for i, a in enumerate(args) if a is output), None)
+        if written is not None:
+            if tangent is None or tangent is not tangents[written] or tangent._version == versions[written]:
+                raise RuntimeError("An inplace custom Function is not modifying the forward mode gradients inplace. If "
+                                   "the forward is modifying an input inplace, then the jvp function must modify the "
+                                   "corresponding gradient inplace.")
+            write_tangent(output, tangent, level)
+        elif tangent is not None:
+            _check_tangent_is_view(output, tangent, args, tangents)
+            attach_tangent(output, tangent, level)
+
+
+def _given_tangent(ctx: Any, argument: Any) -> Any:
+    """What `jvp` gets for an argument of `forward`."""
+    if not hasattr(argument, "_keys"):
+        return None
+    tangent = tangent_of(argument)
+    missing = tangent is None and ctx.materialize_grads and argument.dtype.category >= FLOAT
+    return zeros_for(argument) if missing else tangent
+
+
+def _check_tangent_is_view(output: Any, tangent: Any, args: Sequence[Any], tangents: Sequence[Any]) -> None:
+    """Raises if an output shows memory of an input, and its tangent not that of the input's tangent."""
+    if output._base is None:
+        return
+    for argument, given in zip(args, tangents, strict=True):
+        if given is None or output._base is not (argument if argument._base is None else argument._base):
+            continue
+        if tangent._base is None:
+            raise RuntimeError("A custom Function's forward is returning a view (or an input as-is) but the jvp is not "
+                               "returning a view.")
+        if tangent._base is not (given if given._base is None else given._base):
+            raise RuntimeError("A custom Function is returning a view but the jvp is not returning a view of the "
+                               + ("given grad input." if given._base is None else
+                                  "same base as the given grad input."))
 
 
 registry.register_for_all(DispatchKey.ForwardAD, Around(_forward_kernel))

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,13 +13,21 @@ from .._dispatch.levels import level_of
 from .engine import edge_for
 from .forward import dual_level_of, primal_of, run_custom_jvp
 from .node import FREED, Node, SavedOutput, pack_saved, saving_hooks, version_of
-from .views import CUSTOM_FUNCTION, check_inplace, rebase
+from .saved import raw_saved_tensors
+from .views import CUSTOM_FUNCTION, DEFAULT, MULTI_OUTPUT, check_inplace, rebase, refuse_several_outputs
+
+
+_NOT_AN_INPUT = ("ctx.mark_dirty() received a tensor that was not an input. Only input Tensors that have been mutated should "
+                 "be passed to ctx.mark_dirty().")
 
 
 class FunctionCtx:
     """What `forward` leaves for `backward`. The context is the recorded node itself."""
 
     materialize_grads = True
+    _materialize_non_diff_grads = True
+    _is_pure_view = False  # says that `forward` does nothing but make a view of its input
+    _in_jvp = False
     needs_input_grad: tuple[bool, ...] = ()
     saved_for_forward: tuple = ()
     _to_save: tuple = ()
@@ -55,22 +64,45 @@ class BackwardCFunction(Node, FunctionCtx):
 
     function: type["Function"]
     tensor_inputs: tuple[bool, ...] = ()
+    without_grad: tuple[int, ...] = ()  # places of the outputs that were marked as not differentiable
 
     @property
     def saved_tensors(self) -> tuple:
-        if self.saved_for_forward:  # only while `jvp` runs
+        if self._in_jvp:
             return tuple(t if t is None else primal_of(t) for t in self.saved_for_forward)
         if self.saved is None:
             raise RuntimeError(FREED)
         return tuple(self.unpack(i) for i in range(len(self.saved)))
 
+    @property
+    def saved_variables(self) -> tuple:
+        warnings.warn("'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning, stacklevel=2)
+        return self.saved_tensors
+
+    @property
+    def _raw_saved_tensors(self) -> tuple:
+        return raw_saved_tensors(self)
+
+    def _implementation(self) -> Callable:
+        """`backward` or `vjp`, whichever the Function has."""
+        function = self.function
+        if function.vjp is Function.vjp:
+            return function.backward
+        if function.backward is not Function.backward:
+            raise RuntimeError("Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You "
+                               "should only implement one of them.")
+        return function.vjp
+
     def apply(self, *grads: Any) -> tuple:
         if self.materialize_grads:
-            grads = tuple(zeros(self.outputs[i]) if g is None else g for i, g in enumerate(grads))
-        implementation = self.function.backward
-        if implementation is Function.backward:
-            implementation = self.function.vjp
-        result = implementation(self, *grads)
+            skipped = () if self._materialize_non_diff_grads else self.without_grad
+            grads = tuple(zeros(self.outputs[i]) if g is None and i not in skipped else g for i, g in enumerate(grads))
+        if self.function.boxed_grads_call:
+            boxed = list(grads)
+            del grads  # so that `backward` alone decides when they go
+            result = self._implementation()(self, boxed)
+        else:
+            result = self._implementation()(self, *grads)
         result = result if isinstance(result, tuple) else (result,)
         expected = len(self.tensor_inputs)
         if len(result) > expected and any(g is not None for g in result[expected:]) or len(result) < expected:
@@ -106,10 +138,9 @@ class Function(metaclass=FunctionMeta):
     """Base of custom differentiable operations: override `forward` and `backward`, call `apply`."""
 
     generate_vmap_rule = False
+    boxed_grads_call = False  # whether `backward` gets its gradients in one list, which it may empty
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        import warnings
-
         warnings.warn(f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you "
                       "should invoke them on the class itself. Instantiating an autograd function will raise an error "
                       "in a future version of PyTorch.", DeprecationWarning, stacklevel=2)
@@ -179,23 +210,34 @@ class Function(metaclass=FunctionMeta):
         with changed_modes(grad_enabled=False, exclude=modes.exclude | DUAL_MASK if dual else modes.exclude):
             output = forward(ctx)
         outputs = output if isinstance(output, tuple) else (output,)
+        if ctx._is_pure_view and (len(inputs) != 1 or len(outputs) != 1):
+            raise RuntimeError("Pure view custom Function can only have one input Tensor and one output Tensor. Open an "
+                               "issue if you need to support more.")
         if any(not _contains(outputs, tensor) for tensor in ctx._dirty):
             raise RuntimeError("Some elements marked as dirty during the forward method were not returned as output. "
                                "The inputs that are modified inplace must all be outputs of the Function.")
+        several = sum(isinstance(o, Tensor) for o in outputs) > 1
         try:
-            wrapped = tuple(_wrapped(ctx, o, i, inputs, record) for i, o in enumerate(outputs))
+            wrapped = tuple(_wrapped(ctx, o, i, inputs, record, several) for i, o in enumerate(outputs))
             if record:
                 ctx.outputs = tuple(
                     (o._array.shape, o._array.dtype, o._device) if isinstance(o, Tensor) else ((), None, None)
                     for o in wrapped
                 )
+                followed = [o for o in wrapped if isinstance(o, Tensor) and o._edge is not None and o._edge[0] is ctx]
+                for view in followed if len(followed) > 1 else ():
+                    if view._creation == CUSTOM_FUNCTION:
+                        view._creation = MULTI_OUTPUT
+                if ctx._non_differentiable:
+                    ctx.without_grad = tuple(i for i, o in enumerate(outputs) if _contains(ctx._non_differentiable, o))
                 _save(ctx, wrapped)
             else:
                 ctx.saved, ctx.edges = (), ()
             if dual is not None:
+                ctx._in_jvp = True
                 run_custom_jvp(cls, ctx, args, wrapped, dual)
         finally:  # outputs among these would make a cycle, also where a pack hook raises
-            for name in ("saved_for_forward", "_to_save", "_dirty", "_non_differentiable"):
+            for name in ("saved_for_forward", "_to_save", "_dirty", "_non_differentiable", "_in_jvp"):
                 ctx.__dict__.pop(name, None)
         return wrapped if isinstance(output, tuple) else wrapped[0]
 
@@ -220,7 +262,7 @@ def _contains(tensors: Sequence[Any], tensor: Any) -> bool:
     return any(t is tensor for t in tensors)
 
 
-def _wrapped(ctx: Any, output: Any, nr: int, inputs: list[Tensor], record: bool) -> Any:
+def _wrapped(ctx: Any, output: Any, nr: int, inputs: list[Tensor], record: bool, several: bool) -> Any:
     """An output of `forward` with its place in the graph."""
     if not isinstance(output, Tensor):
         return output
@@ -233,9 +275,15 @@ def _wrapped(ctx: Any, output: Any, nr: int, inputs: list[Tensor], record: bool)
             if output._keys & REQUIRES_GRAD and output._current_edge() is None:
                 raise RuntimeError("a leaf Variable that requires grad has been used in an in-place operation.")
             check_inplace(output)
+            if output._base is not None and several:
+                refuse_several_outputs()
             ctx.outputs = ((output._array.shape, output._array.dtype, output._device),)
             rebase(output, ctx)
         return output
+    if record and _contains(ctx._dirty, output):
+        if output._base is not None:
+            raise RuntimeError(_NOT_AN_INPUT)
+        warnings.warn(_NOT_AN_INPUT, stacklevel=4)
     if not differentiable and output.requires_grad and _contains(inputs, output):
         return output.detach()
     if _contains(inputs, output):
@@ -243,7 +291,7 @@ def _wrapped(ctx: Any, output: Any, nr: int, inputs: list[Tensor], record: bool)
             output = output.view_as(output)
         output._creation = CUSTOM_FUNCTION
     elif output._base is not None:
-        output._creation = CUSTOM_FUNCTION
+        output._creation = DEFAULT if ctx._is_pure_view else CUSTOM_FUNCTION
     if differentiable:
         output._edge = (ctx, nr)
         output._edge_version = version_of(output)
@@ -300,3 +348,11 @@ class DelayedError(Node):
 
     def apply(self, *grads: Any) -> tuple:
         raise RuntimeError(self.text)
+
+
+class InplaceFunction(Function):
+    """A Function that can be told to write its input."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace

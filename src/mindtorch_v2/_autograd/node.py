@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._core.deferred import Deferred
-from .._core.dtype import FLOAT
+from .._core.device import Size
+from .._core.dtype import FLOAT, OF_ARRAY
 from .._core.planning import changes
 from .._dispatch.keys import (
     AUTOGRAD_MASK,
@@ -89,6 +90,15 @@ class HookDict(OrderedDict):
         return handle
 
 
+class InputMetadata:
+    """What the gradient of one output of a node has to be."""
+
+    is_nested_tensor = is_cpp_nested_tensor = False
+
+    def __init__(self, shape: tuple, kind: Any, device: Any) -> None:
+        self.shape, self.dtype, self.device = Size(shape), OF_ARRAY[kind], device
+
+
 class Node:
     """A recorded operation. `edges` are (target, output number) or None: the target is the Node that made the
     input, or with number -1 the leaf tensor itself."""
@@ -104,6 +114,7 @@ class Node:
     traceback: str | None = None
     watched = False  # whether one of the hooks above is set
     shown: Callable[[Any], str] | None = None  # the name, where it depends on the call
+    written_view: Callable[[], tuple] | None = None  # the edge of what it wrote, where that is a view
     replayed: bool = False  # made anew for a view after a write, which PyTorch does by absolute geometry
 
     def __init__(self) -> None:
@@ -119,6 +130,15 @@ class Node:
 
     def _sequence_nr(self) -> int:
         return self.seq
+
+    def _set_sequence_nr(self, sequence_nr: int) -> None:
+        self.seq = sequence_nr
+
+    @property
+    def _input_metadata(self) -> tuple:
+        return tuple(InputMetadata(*output) for output in self.outputs)
+
+    requires_grad = True
 
     def __repr__(self) -> str:
         return f"<{self.name().rpartition('::')[2]} object at {id(self):#x}>"
@@ -157,6 +177,9 @@ class Node:
         if self.pre_hooks is None:
             self.pre_hooks = HookDict()
         return self.pre_hooks.add(hook)
+
+    def _register_hook_dict(self, tensor: Any) -> None:
+        """Has the hooks of a tensor that this node made run here, which they do."""
 
     def backward(self, *grad_outputs: Any) -> Any:
         raise NotImplementedError(f"{self.name()}.backward is not implemented: override it in a subclass")
@@ -211,6 +234,10 @@ class Node:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_saved_") and name[7:] in type(self).saved_names:
             return self.unpack(type(self).saved_names.index(name[7:]))
+        if name.startswith("_raw_saved_") and name[11:] in type(self).saved_names:
+            from .saved import raw_saved  # late, since it stands on nodes
+
+            return raw_saved(self, type(self).saved_names.index(name[11:]))
         shown = type(self).__name__ if "seq" not in self.__dict__ else self.name().rpartition("::")[2]
         raise AttributeError(f"'{shown}' object has no attribute '{name}'")
 
@@ -275,7 +302,7 @@ class SavedOutput:
         else:
             made = self.tensor
             made._keys |= WITH_GRAD[made._keys & BACKEND_MASK]
-        made._edge = (node, self.nr)
+        made._edge = (node, self.nr) if node.written_view is None else node.written_view()
         return made
 
 

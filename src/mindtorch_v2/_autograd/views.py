@@ -1,5 +1,6 @@
 """Views and in-place writes: whose memory a tensor shows, and how history follows a write."""
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -137,6 +138,15 @@ def _forbidden(tensor: Any, what: str) -> str:
             "You can fix this by cloning the output of the custom Function.")
 
 
+def refuse_several_outputs() -> None:
+    raise RuntimeError("If your Function modifies inplace an input that is a view of another Tensor, your Function cannot "
+                       "return more than one Tensor. This is not supported by the current autograd engine. You should "
+                       "either make sure the input is not a view (using .clone() for example) or make your Function only "
+                       "return one Tensor (potentially splitting it into two Functions: one doing the inplace that returns "
+                       "a single Tensor and a second one that does the other operations). You can ask on the forum "
+                       "https://discuss.pytorch.org/ if you need help to do this change.")
+
+
 def check_inplace(tensor: Any) -> None:
     """Raises if a recorded write to `tensor` cannot be tracked."""
     if tensor._base is not None:
@@ -207,7 +217,23 @@ def rebase(tensor: Any, node: Node) -> None:
     base._edge = (base_node, 0)
     base._keys = (base._keys & ~VIEW_MASK) | _grad_keys(base)
     tensor._keys = (tensor._keys & ~VIEW_MASK) | _grad_keys(tensor)
-    edge_of_view(tensor)
+    tensor._edge_version = -1  # somebody may have asked for the edge after the write and before this
+    edge = edge_of_view(tensor)
+    if edge is not None and edge[0].edges == ((base_node, 0),):  # its history is the base's, not the writer alone
+        node.written_view = _edge_again(edge[0], weakref.ref(base_node))
+
+
+def _edge_again(node: Node, base_node: "weakref.ref[CopySlices]") -> Callable[[], tuple]:
+    """A function that makes an edge like that of a written view; it keeps nothing that the writer's node is held by."""
+    kind, saved, versions, outputs = type(node), node.saved, node.versions, node.outputs
+
+    def edge() -> tuple:
+        made = kind()
+        made.edges, made.saved, made.versions, made.outputs = ((base_node(), 0),), saved, versions, outputs
+        made.replayed = True
+        return made, 0
+
+    return edge
 
 
 def move_retained(tensor: Any, node: Node, nr: int = 0) -> None:

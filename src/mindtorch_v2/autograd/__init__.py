@@ -13,6 +13,7 @@ from .._autograd import (
 )
 from .._autograd.engine import run_backward as _run_backward
 from .._autograd.function import Function
+from .._autograd.saved import SavedTensor
 from .._autograd.roots import backward_of as _backward_of
 from .._autograd.roots import check_flags as _check_flags
 from .._autograd.roots import input_tuple as _input_tuple
@@ -33,6 +34,7 @@ from .variable import Variable
 __all__ = [
     "Function",
     "GradcheckError",
+    "SavedTensor",
     "Variable",
     "backward",
     "detect_anomaly",

@@ -101,7 +101,7 @@ class _set_fwd_grad_enabled(_ModeContext):
 
     def __init__(self, mode: bool) -> None:
         self.mode, self.previous = mode, modes.exclude
-        modes.update(exclude=modes.exclude & ~DUAL_MASK if mode else modes.exclude | DUAL_MASK)
+        _switch_fwd_grad(mode)
 
     def clone(self) -> Any:
         return _set_fwd_grad_enabled(self.mode)
@@ -111,3 +111,8 @@ class _set_fwd_grad_enabled(_ModeContext):
 
     def __exit__(self, *exc: object) -> None:
         modes.update(exclude=self.previous)
+
+
+def _switch_fwd_grad(enabled: bool) -> None:
+    """Switches the making of tangents for good."""
+    modes.update(exclude=modes.exclude & ~DUAL_MASK if enabled else modes.exclude | DUAL_MASK)

@@ -1,5 +1,12 @@
 """Names of torch.autograd.function."""
 
-from .._autograd.function import BackwardCFunction, Function, FunctionCtx, FunctionMeta, once_differentiable
+from .._autograd.function import (
+    BackwardCFunction,
+    Function,
+    FunctionCtx,
+    FunctionMeta,
+    InplaceFunction,
+    once_differentiable,
+)
 
-__all__ = ["BackwardCFunction", "Function", "FunctionCtx", "FunctionMeta", "once_differentiable"]
+__all__ = ["BackwardCFunction", "Function", "FunctionCtx", "FunctionMeta", "InplaceFunction", "once_differentiable"]

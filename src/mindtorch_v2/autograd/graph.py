@@ -7,8 +7,9 @@ from typing import Any
 from .._autograd.engine import edge_for
 from .._autograd.node import Node, RemovableHandle, accumulator_of, saving_hooks
 from .._autograd.roots import GradientEdge
+from .._autograd.saved import run_pack_hook
 from .._core.tensor import Tensor
-from .._dispatch.keys import changed_modes, modes
+from .._dispatch.keys import modes
 
 __all__ = ["GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks",
            "get_gradient_edge", "increment_version", "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks"]
@@ -43,25 +44,18 @@ class saved_tensors_hooks:
         def packing(tensor: Tensor) -> Any:
             # A hook may compute; what it computes is not saved through itself.
             held = stack.pop()
-            version = tensor._version
             try:
-                with changed_modes(grad_enabled=False):
-                    packed = pack(tensor)
+                return run_pack_hook(pack, tensor)
             finally:
                 stack.append(held)
-            if tensor._version != version:
-                raise RuntimeError("A saved tensor pack hook is modifying its input in place. Tensors provided as "
-                                   "input to pack hook can not be modified by in-place operations as this can lead to "
-                                   "unexpected side-effects. Please open an issue if you need to perform in-place "
-                                   "operations on the input to a pack hook.")
-            return packed
 
         stack.append((packing, unpack))
         saving_hooks.users += 1
 
     def __exit__(self, *exc: object) -> None:
-        modes.__dict__["saved_hooks"].pop()
-        saving_hooks.users -= 1
+        if modes.__dict__.get("saved_hooks"):  # else it was left more often than entered
+            modes.__dict__["saved_hooks"].pop()
+            saving_hooks.users -= 1
 
 
 class save_on_cpu(saved_tensors_hooks):
@@ -85,6 +79,8 @@ class disable_saved_tensors_hooks:
         self.message = error_message
 
     def __enter__(self) -> None:
+        if modes.__dict__.get("saved_hooks"):
+            raise RuntimeError(self.message)
         self.previous = modes.__dict__.get("saved_hooks_disabled")
         modes.__dict__["saved_hooks_disabled"] = self.message
 
@@ -147,7 +143,7 @@ class _MutableSaved:
             known.clear()
 
     def pack(self, tensor: Tensor) -> _Saved:
-        storage = tensor.untyped_storage()._cdata
+        storage = tensor.untyped_storage().data_ptr()
         shown = (storage, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor._version)
         saved = self.tid_to_weakhandle.get(shown)
         if saved is None:
@@ -160,13 +156,13 @@ class _MutableSaved:
         found = self.cloned.get(saved)
         found = self.original.get(saved) if found is None else found
         if found is None:
-            raise RuntimeError("Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which "
-                               "the graph was originally recorded.")
+            raise AssertionError("Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which "
+                                 "the graph was originally recorded.")
         return found
 
     def keep(self, written: Tensor) -> None:
         """Copies what was saved of a tensor's memory, before it is written."""
-        for shown in self.sid_to_tid.pop(written.untyped_storage()._cdata, ()):
+        for shown in self.sid_to_tid.pop(written.untyped_storage().data_ptr(), ()):
             saved = self.tid_to_weakhandle.get(shown)
             if saved is not None and saved in self.original:
                 self.cloned[saved] = self.original.pop(saved).clone()  # type: ignore[attr-defined]

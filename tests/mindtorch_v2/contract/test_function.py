@@ -561,3 +561,151 @@ def test_arguments_may_be_given_by_name():
 def test_arguments_that_do_not_fit_are_refused(args, kwargs, text):
     with pytest.raises(TypeError, match=rf"forward\(\) {text}"):
         Scaled.apply(*args, **kwargs)
+
+
+class Double(Function):
+    """Writes its input, and counts how often its derivative is asked."""
+
+    asked = 0
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x.mul_(2)
+
+    @staticmethod
+    def backward(ctx, grad):
+        Double.asked += 1
+        return grad * 2
+
+
+def test_a_function_that_writes_a_view_is_part_of_the_history() -> None:
+    x = leaf(1.0, 1.0)
+    before = Double.asked
+    base = x.clone()
+    out = Double.apply(base[:1])
+    base.sum().backward()
+    assert Double.asked == before + 1
+    assert (x.grad.tolist(), out.tolist()) == ([2.0, 1.0], [2.0])
+
+
+def test_a_function_that_writes_a_view_returns_nothing_else() -> None:
+    class WithMore(Double):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.mark_dirty(x)
+            return x.mul_(2), x + 1
+
+    with pytest.raises(RuntimeError, match="cannot return more than one Tensor"):
+        WithMore.apply(leaf(1.0).clone()[:1])
+
+
+def test_gradients_in_a_list_that_backward_may_empty() -> None:
+    class Boxed(Function):
+        boxed_grads_call = True
+
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2, x * 3
+
+        @staticmethod
+        def backward(ctx, grads):
+            first, second = grads
+            grads.clear()
+            return first * 2 + second * 3
+
+    x = leaf(1.0)
+    Boxed.apply(x)[1].sum().backward()
+    assert x.grad.tolist() == [3.0]
+
+
+def test_one_derivative_and_marks_of_inputs_only() -> None:
+    class Both(Cube):
+        vjp = Cube.backward
+
+    with pytest.raises(RuntimeError, match="Implementing both 'backward' and 'vjp'"):
+        Both.apply(leaf(1.0)).sum().backward()
+
+    class Wrong(Cube):
+        @staticmethod
+        def forward(ctx, x):
+            made = x.clone().view_as(x)
+            ctx.mark_dirty(made)
+            return made
+
+    with pytest.raises(RuntimeError, match="received a tensor that was not an input"):
+        Wrong.apply(leaf(1.0).clone())
+
+
+def test_a_gradient_that_nobody_can_give_is_not_made() -> None:
+    seen = []
+
+    class Second(Function):
+        @staticmethod
+        def forward(ctx, x):
+            other = x.clone()
+            ctx.mark_non_differentiable(other)
+            ctx._materialize_non_diff_grads = False
+            return x.clone(), other
+
+        @staticmethod
+        def backward(ctx, first, second):
+            seen.append(second)
+            return first
+
+    Second.apply(leaf(1.0))[0].sum().backward()
+    assert seen == [None]
+
+
+def test_a_pure_view_is_written_by_way_of_its_base() -> None:
+    class Pure(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx._is_pure_view = True
+            return x.narrow(0, 0, 1)
+
+        @staticmethod
+        def backward(ctx, grad):
+            raise AssertionError("the view is made again instead")
+
+    x = leaf(1.0, 2.0)
+    view = Pure.apply(x.clone())
+    view += 3
+    view.sum().backward()
+    assert x.grad.tolist() == [1.0, 0.0]
+
+
+def test_what_a_node_saved_takes_hooks() -> None:
+    x = leaf(3.0)
+    y = x * x
+    saved = y.grad_fn._raw_saved_self
+    assert isinstance(saved, torch.autograd.SavedTensor) and saved.data is x and saved.unpack_hook is None
+    saved.register_hooks(lambda t: t.detach() * 2, lambda t: t)
+    with pytest.raises(RuntimeError, match="hooks have already been set"):
+        saved.register_hooks(lambda t: t, lambda t: t)
+    y.sum().backward()
+    assert x.grad.tolist() == [9.0]  # 3 as it is and 6 as it was packed
+    with pytest.raises(RuntimeError, match="after it has been freed"):
+        saved.register_hooks(lambda t: t, lambda t: t)
+    (kept,) = Cube.apply(x).grad_fn._raw_saved_tensors
+    assert kept.data is x
+    result = x.exp().grad_fn._raw_saved_result
+    assert result.unpack().tolist() == x.exp().tolist() and result.data.grad_fn is None
+
+
+def test_a_pass_says_what_it_runs() -> None:
+    x = leaf(1.0)
+    y = x * 2
+    unused = x * 3
+    seen = []
+
+    def hook(grad: torch.Tensor) -> None:
+        seen.append((torch._C._current_graph_task_id(), torch._C._current_autograd_node(),
+                     torch._C._will_engine_execute_node(y.grad_fn),
+                     torch._C._will_engine_execute_node(unused.grad_fn)))
+
+    y.register_hook(hook)
+    y.sum().backward()
+    ((number, *rest),) = seen
+    assert number >= 0 and rest == [y.grad_fn, True, False]
+    assert torch._C._current_graph_task_id() == -1 and torch._C._current_autograd_node() is None

@@ -841,3 +841,16 @@ def test_a_gradient_of_another_type_is_not_copied_with_its_tensor() -> None:
     x.grad.data = torch.ones(2, dtype=torch.float64)
     with pytest.raises(RuntimeError, match="attempting to assign a gradient with dtype 'double' to a tensor with"):
         copy.deepcopy(x)
+
+
+@pytest.mark.parametrize("cut", [lambda c: c[:1], lambda c: c.view(2, 1)], ids=["part", "whole"])
+def test_a_write_to_a_view_is_differentiated_twice(cut: Any) -> None:
+    """What the writer saved is its output, whose history is that of the base."""
+    x = leaf(0.0, 3.0)
+    base = x.clone()
+    cut(base).exp_()
+    (first,) = torch.autograd.grad((base * base).sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), x)
+    whole = cut(torch.ones(2)).numel() == 2
+    expected = torch.tensor([4.0, 4 * torch.tensor(6.0).exp().item() if whole else 2.0])
+    torch.testing.assert_close(second, expected)
