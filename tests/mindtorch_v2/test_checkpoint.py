@@ -1,12 +1,22 @@
 """torch.utils.checkpoint: the same values and gradients, with the second run in backward."""
 
+import contextlib
 import gc
 import weakref
+from typing import Any
 
 import pytest
 
 import mindtorch_v2 as torch
-from mindtorch_v2.utils.checkpoint import CheckpointError, checkpoint, checkpoint_sequential, set_checkpoint_early_stop
+from mindtorch_v2.utils._python_dispatch import TorchDispatchMode
+from mindtorch_v2.utils.checkpoint import (
+    CheckpointError,
+    CheckpointPolicy,
+    checkpoint,
+    checkpoint_sequential,
+    create_selective_checkpoint_contexts,
+    set_checkpoint_early_stop,
+)
 
 
 @pytest.fixture
@@ -214,3 +224,98 @@ def test_a_tensor_that_two_formulas_name_is_unpacked_once() -> None:
     y.grad = None
     checkpoint(torch.div, x, y, use_reentrant=False).sum().backward()
     assert y.grad.tolist() == [-1, -0.5, -0.25]
+
+
+# selective checkpointing ---------------------------------------------------------------------------------------------
+
+
+def test_results_of_chosen_operators_are_kept() -> None:
+    seen: list[str] = []
+
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    def function(x: Any) -> Any:
+        return torch.mm(x.cos(), x).sin()
+
+    x = torch.tensor([[0.5, 1.0], [1.5, 2.0]], requires_grad=True)
+    (expected,) = torch.autograd.grad(function(x).sum(), x)
+    for policy in ([torch.ops.aten.mm.default], lambda ctx, op, *args, **kwargs: op == torch.ops.aten.mm.default):
+        seen.clear()
+        with Seen():
+            out = checkpoint(function, x, use_reentrant=False,
+                             context_fn=lambda policy=policy: create_selective_checkpoint_contexts(policy))
+            assert seen.count("aten.mm.default") == 1
+            (found,) = torch.autograd.grad(out.sum(), x, retain_graph=True)
+        assert seen.count("aten.mm.default") == 3  # one more for each gradient
+        assert seen.count("aten.cos.default") == 3  # again, and in the gradient of sin
+        torch.testing.assert_close(found, expected)
+        with pytest.raises(RuntimeError, match="Trying to backward an extra time"):
+            torch.autograd.grad(out.sum(), x)
+
+
+def test_policies_are_asked_once_and_checked() -> None:
+    asked = []
+
+    def policy(ctx: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
+        asked.append((ctx.is_recompute, str(op), ctx.op_output.shape))
+        return CheckpointPolicy.MUST_SAVE if op is torch.ops.aten.sin.default else CheckpointPolicy.PREFER_RECOMPUTE
+
+    def run(function: Any, **options: Any) -> Any:
+        x = torch.ones(2, requires_grad=True)
+        return checkpoint(function, x, use_reentrant=False,
+                          context_fn=lambda: create_selective_checkpoint_contexts(policy, **options))
+
+    run(lambda x: x.sin().exp()).sum().backward()
+    assert asked == [(False, "aten.sin.default", (2,)), (False, "aten.exp.default", (2,))]
+    with pytest.raises(RuntimeError, match="has been mutated"):
+        run(lambda x: x.sin().mul_(2).cos()).sum().backward()
+    run(lambda x: x.sin().mul_(2).cos(), allow_cache_entry_mutation=True).sum().backward()
+    with pytest.raises(ValueError, match="Expected op in `op_list` to be an OpOverload"):
+        create_selective_checkpoint_contexts([torch.sin])
+    with pytest.raises(TypeError, match="either a function or a list of ops"):
+        create_selective_checkpoint_contexts(2)
+
+
+def test_several_passes_share_what_is_computed_again() -> None:
+    runs = []
+
+    def function(x: Any) -> Any:
+        runs.append(x)
+        y = x.sin().cos()
+        return y, y.sin().cos()
+
+    x = torch.ones(2, requires_grad=True)
+    y, z = checkpoint(function, x, use_reentrant=False)
+    with torch.utils.checkpoint.GraphExecGroup():
+        (upper,) = torch.autograd.grad(z, y, torch.ones(2))
+        torch.autograd.grad(y, x, upper)
+    assert len(runs) == 2
+
+
+def test_a_checkpointed_graph_is_freed_at_once() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        x = torch.ones(2, requires_grad=True)
+        out = checkpoint(lambda x: x.exp().sin(), x, use_reentrant=False)
+        node = weakref.ref(out.grad_fn)
+        del out
+        assert node() is None
+    finally:
+        gc.enable()
+
+
+def test_a_context_that_hides_a_failure_is_refused() -> None:
+    class Hiding(contextlib.nullcontext):
+        def __exit__(self, *error: object) -> bool:
+            return True
+
+    def fails(x: Any) -> Any:
+        raise ValueError("no")
+
+    with pytest.raises(RuntimeError, match="context_fn suppressed|suppressed an exception"):
+        checkpoint(fails, torch.ones(1, requires_grad=True), use_reentrant=False,
+                   context_fn=lambda: (Hiding(), contextlib.nullcontext()))

@@ -164,3 +164,9 @@ def test_large_real_inputs_have_all_coefficients(shape: tuple[int, ...], norm: s
         np.testing.assert_allclose(made.numpy(), np.fft.fft(given, axis=0, norm=norm), atol=1e-9)
         made = torch.fft.fftn(torch.from_numpy(given), norm=norm)
         np.testing.assert_allclose(made.numpy(), np.fft.fftn(given, norm=norm), atol=1e-9)
+
+
+def test_a_window_in_half_precision_has_no_nan() -> None:
+    """Rounded places go beyond the end, where the window goes up again."""
+    window = torch.kaiser_window(1024, False, dtype=torch.bfloat16)
+    assert window[-2:].tolist() == [6.0558319091796875e-05] * 2 and window[0].item() == 5.269050598144531e-05

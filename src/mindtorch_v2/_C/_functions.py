@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from .._autograd.engine import edge_for
 from .._autograd.function import DelayedError as _Delayed
 from .._autograd.function import Function as _Function
 from .._autograd.node import AccumulateGrad, NotDerived
@@ -20,7 +21,7 @@ class DelayedError:
 
     def __call__(self, *tensors: Any) -> Any:
         node = _Delayed(self.text)
-        made = tuple(node.attach(t.detach()) for t in tensors)
+        made = tuple(node.attach(t.detach(), edge_for(t)) for t in tensors)
         return made[0] if len(made) == 1 else made
 
 

@@ -329,7 +329,8 @@ def once_differentiable(function: Callable) -> Callable:
             return outputs
         several = isinstance(outputs, tuple)
         error = DelayedError("trying to differentiate twice a function that was marked with @once_differentiable")
-        made = [error.attach(o) if isinstance(o, Tensor) else o for o in (outputs if several else (outputs,))]
+        made = [error.attach(o, (o.detach().requires_grad_(), -1)) if isinstance(o, Tensor) else o  # nothing real
+                for o in (outputs if several else (outputs,))]
         return tuple(made) if several else made[0]
 
     return wrapper
@@ -342,12 +343,17 @@ class DelayedError(Node):
         super().__init__()
         self.text = text
 
-    def attach(self, tensor: Tensor) -> Tensor:
+    def attach(self, tensor: Tensor, edge: tuple | None) -> Tensor:
+        """A tensor as an output of this node; `edge` is where its gradient would go."""
+        self.edges = (*self.edges, edge)
         self.outputs = (*self.outputs, (tensor._array.shape, tensor._array.dtype, tensor._device))
         return tensor._with_edge((self, len(self.outputs) - 1))
 
     def apply(self, *grads: Any) -> tuple:
         raise RuntimeError(self.text)
+
+
+DelayedError.__name__ = "Error"  # PyTorch's name
 
 
 class InplaceFunction(Function):

@@ -431,21 +431,21 @@ def packed(values: Sequence[Any], node: Any = None) -> tuple:
     if not stack:
         return tuple(values)
     pack, unpack = stack[-1]
+    return tuple([_packed_one(value, pack, unpack, node) for value in values])
 
-    def pack_one(value: Any) -> Any:
-        if value.__class__ is SavedOutput:
-            shown = value.unpack(node)
-            kept = pack(shown)
-            # The node itself is named at unpacking: an edge kept here would be a cycle, and so would the output.
-            edge = (None, value.nr) if shown._edge is not None else None
-            return Packed(value.tensor if kept is shown else kept, unpack, edge)
-        if value.__class__ is tuple:
-            return tuple([pack_one(v) for v in value])
-        if not hasattr(value, "_keys"):
-            return value
-        return Packed(pack(value), unpack, value._recording_edge() if value.requires_grad else None)
 
-    return tuple([pack_one(value) for value in values])
+def _packed_one(value: Any, pack: Callable, unpack: Callable, node: Any) -> Any:
+    if value.__class__ is SavedOutput:
+        shown = value.unpack(node)
+        kept = pack(shown)
+        # The node itself is named at unpacking: an edge kept here would be a cycle, and so would the output.
+        edge = (None, value.nr) if shown._edge is not None else None
+        return Packed(value.tensor if kept is shown else kept, unpack, edge)
+    if value.__class__ is tuple:
+        return tuple([_packed_one(v, pack, unpack, node) for v in value])
+    if not hasattr(value, "_keys"):
+        return value
+    return Packed(pack(value), unpack, value._recording_edge() if value.requires_grad else None)
 
 
 def pack_saved(node: Node) -> None:

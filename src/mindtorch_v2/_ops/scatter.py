@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .._autograd.function import DelayedError
 from .._core.determinism import alert_not_deterministic, determinism
 from .._core.device import CPU, META
 from .._core.dtype import BOOL, COMPLEX, OF_ARRAY, REDUCED, bool_, int32, int64, uint8
@@ -664,7 +665,12 @@ def _product_grads(grad: Tensor, self: Tensor, dim: int, index: Tensor, src: Ten
     only_zero = is_zero & (zeros == 1)
     without = self.scatter_reduce(dim, index, src.masked_fill(only_zero, 1), "prod", include_self=include_self)
     divided = (grad * result).gather(dim, index) / src.masked_fill(is_zero, 1)
-    return grad_self, (grad * without).gather(dim, index).where(only_zero, divided)
+    grad_src = (grad * without).gather(dim, index).where(only_zero, divided)
+    if grad_src.requires_grad and bool((zeros > 1).any()):
+        error = DelayedError("scatter_reduce(): Double backward is unsupported for src when >1 zeros in src are scattered "
+                             "to the same position in self")
+        grad_src = error.attach(grad_src.detach(), grad_src._recording_edge())
+    return grad_self, grad_src
 
 
 op("scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",

@@ -36,7 +36,8 @@ def _hamming(places: Any, last: int, alpha: float, beta: float) -> Any:
 def _kaiser(places: Any, last: int, beta: float) -> Any:
     middle = last / 2
     offset = (places.to(promote_types(places.dtype, float32)) - middle) / middle
-    made = ((1 - offset * offset).sqrt() * beta).i0() / offset.new_tensor(beta).i0()
+    # Half types round the last places to beyond the end, where PyTorch's window goes up again.
+    made = ((1 - offset * offset).abs().sqrt() * beta).i0() / offset.new_tensor(beta).i0()
     return made.to(places.dtype)
 
 

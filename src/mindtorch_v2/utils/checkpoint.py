@@ -13,8 +13,16 @@ from .._dispatch.keys import modes
 from ..amp.autocast_mode import settings
 from ..autograd import Function
 from ..autograd.graph import saved_tensors_hooks
+from ._selective_checkpoint import (  # noqa: F401 - two of them by these names only
+    CheckpointPolicy,
+    SelectiveCheckpointContext,
+    _CachedTorchDispatchMode,
+    _CachingTorchDispatchMode,
+    create_selective_checkpoint_contexts,
+)
 
-__all__ = ["CheckpointError", "CheckpointFunction", "check_backward_validity", "checkpoint", "checkpoint_sequential",
+__all__ = ["CheckpointError", "CheckpointFunction", "CheckpointPolicy", "GraphExecGroup", "SelectiveCheckpointContext",
+           "check_backward_validity", "checkpoint", "checkpoint_sequential", "create_selective_checkpoint_contexts",
            "detach_variable", "get_device_states", "noop_context_fn", "set_checkpoint_debug_enabled",
            "set_checkpoint_early_stop", "set_device_states"]
 
@@ -145,6 +153,21 @@ class _NoPass:
     """Stands for a backward pass where a saved tensor is looked at outside of one."""
 
 
+class GraphExecGroup:
+    """Inside, several backward passes count as one: what the first computes again, the others use."""
+
+    current: "GraphExecGroup | None" = None
+
+    def __enter__(self) -> "GraphExecGroup":
+        if GraphExecGroup.current is not None:
+            raise RuntimeError("GraphExecGroup contexts cannot be nested.")
+        GraphExecGroup.current = self
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        GraphExecGroup.current = None
+
+
 _MORE_DETAIL = """
 Tip: pass `debug=True` to `torch.utils.checkpoint.checkpoint(...)`, or use
 `with torch.utils.checkpoint.set_checkpoint_debug_enabled(True):`, for a more detailed message.
@@ -181,12 +204,16 @@ class _Recomputation:
         return place
 
     def unpack(self, place: _Place) -> Any:
-        current = modes.__dict__.get("backward_pass") or _NoPass()
+        current = GraphExecGroup.current or modes.__dict__.get("backward_pass") or _NoPass()
         if current not in self.passes:
             self._recompute(current)
             self.passes.add(current)
             self._check(current)
         value = place.recomputed[current]
+        if value is None and current is GraphExecGroup.current:
+            raise RuntimeError("Performing two backward calls that overlap (i.e. require the same saved activation in "
+                               "order to compute gradients) is not allowed while under the torch.utils.checkpoint."
+                               "GraphExecGroup context.")
         if value is None:
             raise CheckpointError(
                 "torch.utils.checkpoint: Unpack is being triggered for a tensor that was already unpacked once. If you "
@@ -286,7 +313,11 @@ def checkpoint(
     frame = _Recomputation(again, args, stops, _DETERMINISM_CHECKS[determinism_check])
     with saved_tensors_hooks(frame.pack, frame.unpack), forward_context:
         result = function(*args, **kwargs)
-    frame.completed = True
+        frame.completed = True
+    if not frame.completed:
+        raise RuntimeError("torch.utils.checkpoint: the forward context provided by context_fn suppressed an exception "
+                           "raised during the checkpointed forward. This is not supported because checkpoint cannot "
+                           "return a value for a failed forward.")
     return result
 
 

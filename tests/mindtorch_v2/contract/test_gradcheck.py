@@ -217,3 +217,20 @@ def test_forward_mode_is_checked_on_tensors_without_a_graph() -> None:
     x = torch.ones(2, dtype=torch.float64, requires_grad=True)
     with pytest.raises(RuntimeError, match="can't retain_grad on Tensor that has requires_grad=False"):
         gradcheck(needs_graph, (x,), check_forward_ad=True)
+
+
+def test_the_fast_check_allows_each_element_its_tolerance() -> None:
+    """A large input in float32: differences are noise, which PyTorch lets pass too."""
+    x = torch.linspace(-1, 1, 40_000).requires_grad_()
+    with pytest.warns(UserWarning, match="not a double precision"):
+        assert torch.autograd.gradcheck(lambda x: torch.nn.functional.layer_norm(x, (40_000,)), (x,), fast_mode=True)
+
+
+def test_two_zeros_in_a_product_are_not_differentiated_twice() -> None:
+    start = torch.ones(1, dtype=torch.float64, requires_grad=True)
+    zeros = torch.zeros(2, dtype=torch.float64, requires_grad=True)
+    made = start.scatter_reduce(0, torch.tensor([0, 0]), zeros, "prod")
+    (first,) = torch.autograd.grad(made.sum(), zeros, create_graph=True)
+    assert first.tolist() == [0.0, 0.0]
+    with pytest.raises(RuntimeError, match="Double backward is unsupported for src when >1 zeros"):
+        torch.autograd.grad(first.sum(), zeros)
