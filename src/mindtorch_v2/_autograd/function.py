@@ -16,9 +16,8 @@ from .node import FREED, Node, SavedOutput, pack_saved, saving_hooks, version_of
 from .saved import raw_saved_tensors
 from .views import CUSTOM_FUNCTION, DEFAULT, MULTI_OUTPUT, check_inplace, rebase, refuse_several_outputs
 
-
-_NOT_AN_INPUT = ("ctx.mark_dirty() received a tensor that was not an input. Only input Tensors that have been mutated should "
-                 "be passed to ctx.mark_dirty().")
+_NOT_AN_INPUT = ("ctx.mark_dirty() received a tensor that was not an input. Only input Tensors that have been mutated "
+                 "should be passed to ctx.mark_dirty().")
 
 
 class FunctionCtx:
@@ -211,8 +210,8 @@ class Function(metaclass=FunctionMeta):
             output = forward(ctx)
         outputs = output if isinstance(output, tuple) else (output,)
         if ctx._is_pure_view and (len(inputs) != 1 or len(outputs) != 1):
-            raise RuntimeError("Pure view custom Function can only have one input Tensor and one output Tensor. Open an "
-                               "issue if you need to support more.")
+            raise RuntimeError("Pure view custom Function can only have one input Tensor and one output Tensor. Open "
+                               "an issue if you need to support more.")
         if any(not _contains(outputs, tensor) for tensor in ctx._dirty):
             raise RuntimeError("Some elements marked as dirty during the forward method were not returned as output. "
                                "The inputs that are modified inplace must all be outputs of the Function.")

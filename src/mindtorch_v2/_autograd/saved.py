@@ -6,9 +6,10 @@ from typing import Any
 from .._dispatch.keys import changed_modes
 from .node import FREED, Node, Packed, SavedOutput
 
-_FREED_HOOKS = ("Calling register_hooks on a saved tensor after it has been freed. Saved intermediate values of the graph "
-                "are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to backward "
-                "through the graph a second time or if you need to access saved variables after calling backward.")
+_FREED_HOOKS = ("Calling register_hooks on a saved tensor after it has been freed. Saved intermediate values of the "
+                "graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need "
+                "to backward through the graph a second time or if you need to access saved variables after "
+                "calling backward.")
 
 
 def run_pack_hook(pack: Callable, tensor: Any) -> Any:
@@ -17,9 +18,10 @@ def run_pack_hook(pack: Callable, tensor: Any) -> Any:
     with changed_modes(grad_enabled=False):
         kept = pack(tensor)
     if tensor._version != version:
-        raise RuntimeError("A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack "
-                           "hook cannot be modified by in-place operations as this can lead to unexpected side-effects. "
-                           "Please open an issue if you need to perform in-place operations on the input to a pack hook.")
+        raise RuntimeError("A saved tensor pack hook is modifying its input in place. Tensors provided as input to "
+                           "pack hook cannot be modified by in-place operations as this can lead to unexpected "
+                           "side-effects. Please open an issue if you need to perform in-place operations on "
+                           "the input to a pack hook.")
     return kept
 
 
@@ -75,6 +77,7 @@ class SavedTensor:
         if kept.__class__ is Packed:
             raise RuntimeError("Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only "
                                "one pair of hooks is allowed at a time.")
+        edge: tuple | None
         if kept.__class__ is SavedOutput:
             shown = kept.unpack(self.node)
             edge = (None, kept.nr)

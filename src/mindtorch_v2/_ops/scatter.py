@@ -667,8 +667,8 @@ def _product_grads(grad: Tensor, self: Tensor, dim: int, index: Tensor, src: Ten
     divided = (grad * result).gather(dim, index) / src.masked_fill(is_zero, 1)
     grad_src = (grad * without).gather(dim, index).where(only_zero, divided)
     if grad_src.requires_grad and bool((zeros > 1).any()):
-        error = DelayedError("scatter_reduce(): Double backward is unsupported for src when >1 zeros in src are scattered "
-                             "to the same position in self")
+        error = DelayedError("scatter_reduce(): Double backward is unsupported for src when >1 zeros in src are "
+                             "scattered to the same position in self")
         grad_src = error.attach(grad_src.detach(), grad_src._recording_edge())
     return grad_self, grad_src
 

@@ -211,7 +211,7 @@ class CompiledFunctionBackward(Node):
         if not modes.grad_enabled:
             return found
         error = DelayedError(_TWICE)
-        return tuple([None if gradient is None else error.attach(gradient) for gradient in found])
+        return tuple([None if gradient is None else error.attach(gradient, None) for gradient in found])
 
     def release(self) -> None:
         if any(part.kind != "grad" for part in self.plan.parts):

@@ -13,12 +13,12 @@ from .._autograd import (
 )
 from .._autograd.engine import run_backward as _run_backward
 from .._autograd.function import Function
-from .._autograd.saved import SavedTensor
 from .._autograd.roots import backward_of as _backward_of
 from .._autograd.roots import check_flags as _check_flags
 from .._autograd.roots import input_tuple as _input_tuple
 from .._autograd.roots import root_gradients as _root_gradients
 from .._autograd.roots import several as _several
+from .._autograd.saved import SavedTensor
 from .._core.tensor import Tensor as _Tensor
 from .._dispatch.callers import call_torch_function as _call_torch_function
 from .._dispatch.keys import PYTHON_MASK as _PYTHON_MASK

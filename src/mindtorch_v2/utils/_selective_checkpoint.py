@@ -14,8 +14,9 @@ from ._pytree import tree_map
 # What runs unseen in both runs, as often as it may: questions about a tensor, and detaching it.
 _NAMES = ("detach", "dim", "is_contiguous", "is_non_overlapping_and_dense", "is_strides_like_format", "layout", "numel",
           "size", "storage_offset", "stride", "sym_numel", "sym_size", "sym_storage_offset", "sym_stride")
-_NOT_FOUND = ("encountered during backward but not found in storage. This can happen if the operations in the checkpointed "
-              "region are nondeterministic or depend on global state that changed between forward and backward.")
+_NOT_FOUND = ("encountered during backward but not found in storage. This can happen if the operations in the "
+              "checkpointed region are nondeterministic or depend on global state that changed between forward "
+              "and backward.")
 
 
 class CheckpointPolicy(enum.Enum):
@@ -63,7 +64,7 @@ def _is_ignored(function: Any) -> bool:
 
 
 class _CachingTorchDispatchMode(TorchDispatchMode):
-    """The first run: keeps what the policy says; `storage` has for each operator its calls, None where nothing is kept."""
+    """The first run: keeps what the policy says. `storage` has the calls of each operator, None where none is kept."""
 
     def __init__(self, policy_fn: Callable, storage: dict) -> None:
         super().__init__()
