@@ -630,3 +630,30 @@ def test_gradients_of_chosen_elements_where_the_cotangent_is_the_same_for_all_sa
         return pull(torch.ones(made.shape))[0]
 
     assert torch.vmap(pulled_back)(x).tolist() == [pulled_back(row).tolist() for row in x]
+
+
+def test_transforms_differentiate_in_inference_mode() -> None:
+    x = torch.tensor([1.0, 2.0])
+
+    def square(x: Any) -> Any:
+        return (x * x).sum()
+
+    with torch.inference_mode():
+        assert torch.func.grad(square)(x).tolist() == [2.0, 4.0]
+        assert torch.func.vjp(square, x)[1](torch.tensor(1.0))[0].tolist() == [2.0, 4.0]
+        assert torch.func.jacrev(lambda x: x * x)(x).tolist() == [[2.0, 0.0], [0.0, 4.0]]
+        assert torch.func.vmap(torch.func.grad(lambda x: x * x))(x).tolist() == [2.0, 4.0]
+        assert torch.is_inference_mode_enabled()
+        with pytest.raises(ZeroDivisionError):
+            torch.func.grad(lambda x: x.sum() / (1 // 0))(x)
+        assert torch.is_inference_mode_enabled() and (x + 1).is_inference()
+    assert not torch.is_inference_mode_enabled()
+
+
+def test_functions_without_results_have_no_derivative() -> None:
+    x = torch.ones(2)
+    for transform in (torch.func.jacrev, torch.func.jacfwd):
+        with pytest.raises(RuntimeError, match=r"Expected f to be a function that has non-empty output \(got output = \[\]"):
+            transform(lambda x: ())(x)
+    with pytest.raises(RuntimeError, match=r"got output = \[None\]"):
+        torch.func.vjp(lambda x: None, x)

@@ -481,3 +481,15 @@ def test_nothing_is_multiplied_by_reflectors_of_nothing() -> None:
         assert tuple(made.shape) == shape
     batch = torch.ormqr(torch.ones(2, 3, 0), torch.ones(2, 0), torch.ones(2, 3, 4))
     assert (batch == 1).all() and batch.shape == (2, 3, 4)
+
+
+def test_products_of_small_integers_are_exact() -> None:
+    left = torch.tensor([[127, -128], [100, 3]], dtype=torch.int8)
+    made = torch._int_mm(left, left.t())
+    assert made.dtype is torch.int32 and made.tolist() == [[32513, 12316], [12316, 10009]]
+    assert torch._int_mm(left.to(torch.uint8), left).tolist() == [[28929, -15872], [13000, -12791]]
+    with pytest.raises(RuntimeError, match="Expected mat2 dtype to be of type int8"):
+        torch._int_mm(left, left.float())
+    half = torch.tensor([[1.0, -2.0]])
+    assert torch._addmm_activation(torch.zeros(2), half, torch.eye(2)).tolist() == [[1.0, 0.0]]
+    assert torch._weight_int8pack_mm(half, left, torch.tensor([1.0, 0.5])).tolist() == [[383.0, 47.0]]

@@ -137,6 +137,9 @@ def grad(func: Callable, argnums: argnums_t = 0, has_aux: bool = False) -> Calla
 
 
 def _check_tensors(outputs: Sequence[Any], call: str) -> None:
+    if not outputs or list(outputs) == [None]:
+        raise RuntimeError(f"{call}: Expected f to be a function that has non-empty output (got output = "
+                           f"{list(outputs)})")
     for output in outputs:
         if not isinstance(output, Tensor):
             raise RuntimeError(f"{call}: expected {_function_of(call)} to return only tensors, got unsupported type "

@@ -1,13 +1,13 @@
 """The level of grad, vjp and jvp, and what all levels do with an operator's results."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from .._autograd.function import Function
 from .._core.device import CPU
 from .._core.tensor import Tensor, tracked_view
 from .._dispatch.callers import call_bound
-from .._dispatch.keys import FUNC_MASK, changed_modes, modes
+from .._dispatch.keys import FUNC_MASK, INFERENCE_MASK, changed_modes, modes
 from .._dispatch.levels import Level, LevelArray, is_at, like_result, map_tensors, value_at
 from .._dispatch.registry import Operator
 
@@ -67,7 +67,18 @@ class GradLevel(Level):
     def __init__(self) -> None:
         super().__init__()
         self.outer_grad = modes.grad_enabled
+        self.outer_inference = modes.inference
         self.in_backward = False  # its own backward pass, which is not recorded here but may be below
+
+    def __enter__(self) -> Self:
+        if self.outer_inference:  # which holds outside of the transform, and for what it gives, but not for itself
+            modes.update(inference=False, include=modes.include & ~INFERENCE_MASK)
+        return super().__enter__()
+
+    def __exit__(self, *exc: object) -> None:
+        super().__exit__(*exc)
+        if self.outer_inference:
+            modes.update(inference=True, include=modes.include | INFERENCE_MASK)
 
     def below_mode(self) -> bool:
         """The grad mode in which calls go on below: no_grad outside or inside the transform switches it off."""
@@ -83,7 +94,10 @@ class GradLevel(Level):
                                    f"call in-place operation ({operator.name}) that would mutate a captured Tensor. "
                                    "This is not supported; please rewrite the function being transformed to explicitly "
                                    "accept the mutated Tensor(s) as inputs.")
-        with changed_modes(grad_enabled=self.below_mode()):
+        below = {"grad_enabled": self.below_mode()}
+        if self.outer_inference:
+            below |= {"inference": True, "include": modes.include | INFERENCE_MASK}
+        with changed_modes(**below):
             result = call_bound(operator, map_tensors(lambda t: value_at(self, t), args))
         return finished(self, operator, args, result)
 
