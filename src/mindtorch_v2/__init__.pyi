@@ -71,6 +71,16 @@ from . import __config__ as __config__
 from . import __future__ as __future__
 def _adaptive_avg_pool2d(input: Tensor, output_size: _int | Sequence[_int]) -> Tensor: ...
 def _adaptive_avg_pool3d(input: Tensor, output_size: _int | Sequence[_int]) -> Tensor: ...
+def _addmm_activation(
+    input: Tensor,
+    mat1: Tensor,
+    mat2: Tensor,
+    *,
+    beta: _Number = 1,
+    alpha: _Number = 1,
+    use_gelu: _bool = False,
+    out: Tensor | None = None,
+) -> Tensor: ...
 from ._core.checks import _assert as _assert
 from ._core.checks import _assert_async as _assert_async
 from ._core.checks import _check as _check
@@ -505,6 +515,7 @@ from . import _higher_order_ops as _higher_order_ops
 from . import _inductor as _inductor
 from ._subclasses.functional_names import _is_functional_tensor as _is_functional_tensor
 from ._subclasses.functional_names import _is_functional_tensor_base as _is_functional_tensor_base
+def _int_mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 from . import _jit_internal as _jit_internal
 def _lazy_clone(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 from . import _library as _library
@@ -618,6 +629,7 @@ def _unsafe_masked_index_put_accumulate(
 from . import _utils as _utils
 from . import _utils_internal as _utils_internal
 from . import _vmap_internals as _vmap_internals
+def _weight_int8pack_mm(input: Tensor, mat2: Tensor, scales: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def _weight_norm(v: Tensor, g: Tensor, dim: _int = 0) -> Tensor: ...
 from . import _weights_only_unpickler as _weights_only_unpickler
 def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
