@@ -94,7 +94,7 @@ class GradLevel(Level):
                                    f"call in-place operation ({operator.name}) that would mutate a captured Tensor. "
                                    "This is not supported; please rewrite the function being transformed to explicitly "
                                    "accept the mutated Tensor(s) as inputs.")
-        below = {"grad_enabled": self.below_mode()}
+        below: dict[str, Any] = {"grad_enabled": self.below_mode()}
         if self.outer_inference:
             below |= {"inference": True, "include": modes.include | INFERENCE_MASK}
         with changed_modes(**below):
