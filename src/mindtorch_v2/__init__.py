@@ -47,6 +47,7 @@ from ._core.convert import (
 )
 from ._core.device import (
     Size,
+    _mkldnn,  # noqa: F401
     channels_last,
     channels_last_3d,
     contiguous_format,

@@ -207,3 +207,13 @@ def test_index_copy_into_no_element_asks_no_index(shape: tuple[int, ...], dim: i
     x = torch.zeros(shape)
     assert x.index_copy_(dim, torch.tensor([5]), torch.zeros(shape)) is x and x._version == 1
     assert x.index_copy(dim, torch.tensor([-1]), torch.zeros(shape)).shape == shape
+
+
+def test_numbers_are_written_into_complex32() -> None:
+    numbers = torch.zeros(3, dtype=torch.complex32)
+    numbers[numbers == 0] = 1 + 2j
+    numbers[0] = 3.0
+    numbers[torch.tensor([2])] = 4j
+    assert numbers.tolist() == [3 + 0j, 1 + 2j, 4j]
+    numbers.fill_(numbers[1])
+    assert numbers.tolist() == [1 + 2j] * 3

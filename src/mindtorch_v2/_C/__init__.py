@@ -83,6 +83,8 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(f"{__name__}._autograd"), name)
     if name == "_set_fwd_grad_enabled":
         return importlib.import_module("mindtorch_v2.autograd.forward_ad")._switch_fwd_grad
+    if name in ("_ConvBackend", "_select_conv_backend"):
+        return getattr(importlib.import_module("mindtorch_v2._opaque"), name)
     if name == "_distributed_rpc":
         return importlib.import_module("mindtorch_v2.distributed.rpc.api")
     if name == "_VariableFunctions":

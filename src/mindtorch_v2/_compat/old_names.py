@@ -159,19 +159,26 @@ def _of_quantized(name: str) -> Callable:
     return method
 
 
+def _to_mkldnn(self: Tensor, dtype: Any = None) -> Tensor:
+    """The tensor in the layout of oneDNN."""
+    from .._opaque import to_mkldnn
+
+    return to_mkldnn(self, dtype)
+
+
 def attach() -> None:
     """Adds the methods to Tensor."""
     kept: dict[str, Any] = {
         "__pos__": lambda self: self, "__nonzero__": Tensor.__bool__, "__long__": Tensor.__int__,
         "__div__": lambda self, other: self / other, "__idiv__": lambda self, other: self.div_(other),
         "const_data_ptr": Tensor.data_ptr, "dequantize": _dequantized, "resize": _resized,
-        "resize_as": _resized_as, "storage_type": _storage_type, "module_load": _module_load,
+        "resize_as": _resized_as, "storage_type": _storage_type, "to_mkldnn": _to_mkldnn, "module_load": _module_load,
         "grad_dtype": property(_grad_dtype, _set_grad_dtype), "name": property(lambda self: None),
         "volatile": property(lambda self: False), **{kind: _moved_to(kind) for kind in ("ipu", "mtia", "xpu")},
         **{name: function for name, function in REMOVED.items() if name != "matrix_rank"},
         **{name: _of_quantized(name) for name in """int_repr q_scale q_zero_point q_per_channel_axis
            q_per_channel_scales q_per_channel_zero_points qscheme""".split()},
-        **{name: absent_function(f"torch.Tensor.{name}") for name in "reinforce to_mkldnn to_padded_tensor".split()}}
+        **{name: absent_function(f"torch.Tensor.{name}") for name in "reinforce to_padded_tensor".split()}}
     for name, value in kept.items():
         if name not in vars(Tensor):
             setattr(Tensor, name, value)

@@ -170,6 +170,7 @@ class layout(NamedConstant):
 
 strided, sparse_coo, sparse_csr = layout("strided"), layout("sparse_coo"), layout("sparse_csr")
 sparse_csc, sparse_bsr, sparse_bsc, jagged = (layout(n) for n in ("sparse_csc", "sparse_bsr", "sparse_bsc", "jagged"))
+_mkldnn = layout("_mkldnn")
 
 
 class memory_format(NamedConstant):

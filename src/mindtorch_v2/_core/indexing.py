@@ -34,7 +34,7 @@ from .._ops.slice import select_view, slice_view
 from .._ops.stride import alias
 from .._ops.view import unsqueeze
 from .device import CPU, META
-from .dtype import FLOAT, INT, bool_, finfo, float32, float64, int64, uint8
+from .dtype import FLOAT, INT, bool_, complex32, finfo, float32, float64, int64, uint8
 from .from_data import from_numpy, tensor
 from .tensor import Tensor, tracked_view
 
@@ -398,7 +398,10 @@ def _number(self: Tensor, value: Any) -> Any:
             # PyTorch makes a tensor of it before it looks at the index, by way of double for half types: too large is
             # infinite there.
             halved = kind.category == FLOAT and kind.itemsize < 4
-            value = stored_number(value, float64 if halved else kind)
+            stored = stored_number(value, float64 if halved else kind)
+            if kind is complex32:  # whose elements are pairs of numbers in an array
+                return value
+            value = stored
             return math.copysign(math.inf, value) if halved and abs(value) > _LARGEST else value
         if value.__class__ is complex:
             stored_number(value, kind)

@@ -290,3 +290,33 @@ def test_own_lazy_module():
     assert type(module) is Scaled and module.scale.shape == (3,) and type(module.seen) is torch.Tensor
     with pytest.raises(NotImplementedError, match="initialize_parameters is not implemented for Plain"):
         type("Plain", (nn.modules.lazy.LazyModuleMixin, nn.Module), {})()(torch.ones(1))
+
+
+def test_an_input_without_channels_has_gradients_of_zeros() -> None:
+    weight, bias = torch.ones(4, 0, 3, requires_grad=True), torch.ones(4, requires_grad=True)
+    x = torch.ones(2, 0, 7, requires_grad=True)
+    out = torch.ops.aten.convolution(x, weight, bias, (1,), (0,), (1,), False, (0,), 1)
+    assert out.shape == (2, 0, 5)
+    out.backward(torch.ones(out.shape))
+    assert (x.grad.shape, weight.grad.shape, bias.grad.tolist()) == ((2, 0, 7), (4, 0, 3), [0.0] * 4)
+
+
+def test_tensors_in_the_layout_of_onednn() -> None:
+    x, weight = torch.ones(1, 2, 5, 5, requires_grad=True), torch.ones(3, 2, 3, 3)
+    opaque = x.to_mkldnn()
+    assert opaque.layout is torch._mkldnn and opaque.is_mkldnn and not x.is_mkldnn
+    assert "layout=torch._mkldnn)" in repr(opaque)
+    out = torch.nn.functional.conv2d(opaque, weight)
+    assert out.layout is torch._mkldnn and out.to_dense().layout is torch.strided
+    out.to_dense().sum().backward()
+    assert x.grad.sum().item() == 486.0
+    with pytest.raises(TypeError, match="can't convert Mkldnn layout tensor to numpy"):
+        opaque.numpy()
+    with pytest.raises(RuntimeError, match="dense_to_mkldnn expects float"):
+        torch.ones(2, dtype=torch.float64).to_mkldnn()
+    names = torch._C._ConvBackend
+    geometry = ((1, 1), (0, 0), (1, 1), False, (0, 0), 1)
+    assert torch._C._select_conv_backend(opaque, weight, None, *geometry) is names.Mkldnn
+    assert torch._C._select_conv_backend(x[:0], weight, None, *geometry) is names.Empty
+    assert torch._C._select_conv_backend(x.double(), weight.double(), None, *geometry) is names.Slow2d
+    assert torch.nn.functional.grad is torch.nn.grad

@@ -25,3 +25,9 @@ Tensor, handle_torch_function, has_torch_function = _Tensor, _handle_torch_funct
 for _name in ("_canonical_mask", "_in_projection", "_in_projection_packed", "_mha_shape_check", "_none_or_dtype"):
     globals()[_name] = getattr(_importlib.import_module(f"{__name__}.attention"), _name)
 _documentation.explain("nn_functional", globals())
+
+
+def __getattr__(name: str) -> object:
+    if name == "grad":  # PyTorch's module imports it
+        return _importlib.import_module("mindtorch_v2.nn.grad")
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -169,7 +169,8 @@ class RandomUnstructured(BasePruningMethod):
         return torch.topk(torch.rand_like(t).view(-1), count).indices
 
     def compute_mask(self, t: torch.Tensor, default_mask: torch.Tensor) -> torch.Tensor:
-        count = _count_to_prune(self.amount, t.nelement())
+        _validate_pruning_amount(self.amount, t.nelement())
+        count = _compute_nparams_toprune(self.amount, t.nelement())
         mask = default_mask.clone(memory_format=torch.contiguous_format)
         if count:
             mask.view(-1)[self._first(t, count)] = 0
@@ -200,7 +201,8 @@ class RandomStructured(BasePruningMethod):
     def compute_mask(self, t: torch.Tensor, default_mask: torch.Tensor) -> torch.Tensor:
         _validate_structured_pruning(t)
         _validate_pruning_dim(t, self.dim)
-        count = _count_to_prune(self.amount, t.shape[self.dim])
+        _validate_pruning_amount(self.amount, t.shape[self.dim])
+        count = _compute_nparams_toprune(self.amount, t.shape[self.dim])
         if not count:
             return default_mask
         mask = torch.zeros_like(t)
@@ -320,13 +322,14 @@ def _validate_pruning_amount_init(amount: Any) -> None:
         raise ValueError(f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer")
 
 
-def _count_to_prune(amount: float, size: int) -> int:
-    """How many of `size` a number or a share is."""
-    if not isinstance(amount, numbers.Integral):
-        return round(amount * size)
-    if amount > size:
-        raise ValueError(f"amount={amount} should be smaller than the number of parameters to prune={size}")
-    return int(amount)
+def _validate_pruning_amount(amount: float, tensor_size: int) -> None:
+    if isinstance(amount, numbers.Integral) and amount > tensor_size:
+        raise ValueError(f"amount={amount} should be smaller than the number of parameters to prune={tensor_size}")
+
+
+def _compute_nparams_toprune(amount: float, tensor_size: int) -> int:
+    """How many of `tensor_size` a number or a share is."""
+    return int(amount) if isinstance(amount, numbers.Integral) else round(amount * tensor_size)
 
 
 def _validate_structured_pruning(t: torch.Tensor) -> None:
