@@ -39,7 +39,7 @@ class MkldnnTensor(Tensor):
 
     tolist = data_ptr
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         shown = repr(self.detach().as_subclass(Tensor))
         return f"{shown[:-1]}, layout=torch._mkldnn)"
 
