@@ -264,7 +264,7 @@ def _block_normals(generator: Generator, count: int, dtype: np.dtype, mean: floa
     """Normals for 16 or more contiguous elements; where 16 does not divide their number, the last 16 are made anew."""
     wide = 2 if dtype == FLOAT64 else 1
     if wide == 1:
-        mean, std = float(np.float32(mean)), float(np.float32(std))
+        mean, std = (0.0, 1.0) if mean == 0 and std == 1 else (float(np.float32(mean)), float(np.float32(std)))
 
     def normals_of(words: np.ndarray) -> np.ndarray:
         if wide == 1:
@@ -279,15 +279,18 @@ def _block_normals(generator: Generator, count: int, dtype: np.dtype, mean: floa
     rest = count % BLOCK
     bulk = (count - rest) // CHUNK * CHUNK
     result = np.empty(count, dtype)
-    _fill(result[:bulk], lambda size: normals_of(generator.words(wide * size)))
+    if bulk:
+        _fill(result[:bulk], lambda size: normals_of(generator.words(wide * size)))
     whole = count - rest - bulk
     # The kernels of float32 and float64 draw for every place before they look at blocks, those of 16 bits do not.
     unused = rest if dtype in (FLOAT32, FLOAT64) else 0
     words = generator.words(wide * (whole + (unused + BLOCK if rest else 0)))
     if dtype == FLOAT32 and not bulk:
-        parts = [(result[:whole], words[:whole])] * bool(whole) + [(result[-BLOCK:], words[-BLOCK:])] * bool(rest)
-        if all(machine.launched("random.block_normals", made.reshape(-1, BLOCK), given.reshape(-1, BLOCK), mean, std)
-               for made, given in parts):
+        launched = machine.launched
+        if (not whole or launched("random.block_normals", result[:whole].reshape(-1, BLOCK),
+                                  words[:whole].reshape(-1, BLOCK), mean, std)) and (
+            not rest or launched("random.block_normals", result[-BLOCK:].reshape(1, BLOCK),
+                                 words[-BLOCK:].reshape(1, BLOCK), mean, std)):  # fmt: skip
             return result
     if rest:
         words = np.concatenate((words[: wide * whole], words[-wide * BLOCK :]))
