@@ -1,10 +1,13 @@
 """Sorting and what is found by it in arrays that are shared out over threads, against NumPy."""
 
+import math
+
 import numpy as np
 import pytest
 
 import mindtorch_v2 as torch
 from mindtorch_v2._backends.cpu.rows import by_rows
+from mindtorch_v2._kernels.library import select
 
 RNG = np.random.default_rng(4)
 
@@ -69,3 +72,45 @@ def test_quantiles_with_and_without_a_graph_agree(interpolation: str) -> None:
                     torch.testing.assert_close(plain, recorded.detach(), equal_nan=True)
                     steps = ([s for n, s in zip(y.shape, y.stride(), strict=True) if n > 1] for y in (plain, recorded))
                     assert next(steps) == next(steps)
+
+
+# What PyTorch chose, of which the indices follow from the steps of its selection.
+TIED = [3, 1, 3, 2, 3, 1, 2, 3, 0, 3, 1, 2, 3, 3, 0, 2, 1, 3, 2, 0]
+CHOSEN = [
+    (TIED, (6,), [9, 7, 17, 0, 12, 13]),
+    (TIED, (5, 0, False), [19, 8, 14, 16, 10]),
+    (TIED, (19,), [0, 13, 12, 9, 17, 7, 4, 2, 6, 18, 3, 11, 15, 16, 1, 10, 5, 14, 19]),
+    (TIED, (7, 0, True, False), [0, 13, 12, 9, 17, 7, 4]),
+    ([0] * 200, (3,), [0, 1, 2]),
+    ([0] * 64, (6,), [44, 41, 42, 43, 46, 47]),
+    ([math.nan if i % 9 == 0 else i % 7 for i in range(200)], (3,), [18, 0, 9]),
+    ([math.nan if i % 9 == 0 else i % 7 for i in range(200)], (3, 0, False), [21, 14, 7]),
+]
+
+
+@pytest.mark.parametrize("elements, args, expected", CHOSEN)
+def test_of_equal_elements_topk_chooses_those_of_pytorch(elements, args, expected):
+    x = torch.tensor(elements, dtype=torch.float64)
+    for _ in range(10):  # NumPy's way, and the compiled one that takes over
+        values, indices = x.topk(*args)
+        assert indices.tolist() == expected
+        np.testing.assert_array_equal(values.numpy(), x[indices].numpy())
+
+
+def test_topk_of_equal_elements_is_one_for_compiled_code_and_for_python():
+    """Stretches of all lengths, with partitions that go wrong so often that heaps take over."""
+    rng = np.random.default_rng(5)
+    down = np.concatenate([np.arange(400) % 2 * 400 + np.arange(400) // 2, np.arange(200)])
+    for array in (*(rng.integers(0, kinds, (2, 300)) for kinds in (1, 2, 40)), np.stack([down, -down])):
+        for k in (1, 2, 20, 150, array.shape[1]):
+            for largest in (True, False):
+                rows = array[:, :, None]
+                made = [np.empty((2, k, 1), np.int64) for _ in range(2)]
+                constants = {"largest": largest, "in_order": True, "few": k <= 2, "nans": False}
+                select.many(*made, np.empty((2, array.shape[1]), np.int64), rows, **constants)
+                x = torch.from_numpy(array)
+                for _ in range(9):
+                    values, indices = x.topk(k, 1, largest)
+                if k * select.FEW_OF > array.shape[1]:
+                    np.testing.assert_array_equal(indices.numpy(), made[1][..., 0])
+                    np.testing.assert_array_equal(values.numpy(), made[0][..., 0])

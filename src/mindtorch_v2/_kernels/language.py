@@ -232,6 +232,12 @@ class _Written:
         return changing
 
     @functools.cached_property
+    def stores(self) -> bool:
+        """Whether elements of arrays may change by it; a call for nothing else is one that stores."""
+        return any(isinstance(tree, ast.Subscript) and isinstance(tree.ctx, ast.Store)
+                   or isinstance(tree, ast.Expr) and isinstance(tree.value, ast.Call) for tree in ast.walk(self.tree))
+
+    @functools.cached_property
     def names(self) -> dict[str, Any]:
         """What the function finds outside of itself."""
         return {**vars(builtins), **self.function.__globals__, **inspect.getclosurevars(self.function).nonlocals}
@@ -663,6 +669,8 @@ class _Frame:
         args = [self.value(a) for a in tree.args]
         constants = {k.arg: self.value(k.value) for k in tree.keywords if k.arg is not None}
         if isinstance(called, function):
+            if called.stores:  # arguments have the values from before
+                args = [a if reader.is_pure(a, ()) else self.kept(a) for a in args]
             return reader.inlined(called, args, constants)
         if isinstance(called, Traced):
             return called.inlined(reader, args)

@@ -211,15 +211,15 @@ def _split(self: Tensor, split_size: int, dim: int) -> list[Geometry]:
 def _split_with_sizes(self: Tensor, split_sizes: tuple[int, ...], dim: int) -> list[Geometry]:
     if not self._array.ndim:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
-    dim = wrapped_dim(dim, self._array.ndim)
+    at = wrapped_dim(dim, self._array.ndim)
     if split_sizes and min(split_sizes) < 0:
         raise RuntimeError("split_with_sizes expects split_sizes have only non-negative entries, but got "
                            f"split_sizes={shape_text(split_sizes)}")
-    n = self._array.shape[dim]
+    n = self._array.shape[at]
     if sum(split_sizes) != n:
         raise RuntimeError(f"split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size at "
                            f"dimension {dim}), but got split_sizes={shape_text(split_sizes)}")
-    return _pieces(self, split_sizes, dim)
+    return _pieces(self, split_sizes, at)
 
 
 def _unbind(self: Tensor, dim: int) -> list[Geometry]:
@@ -267,9 +267,9 @@ op("split_with_sizes(Tensor(a -> *) self, int[] split_sizes, int dim=0) -> Tenso
    grad=dict(self=lambda grads, self_shape, split_sizes, dim:
              _joined_grads(grads, _piece_shapes(self_shape, split_sizes, dim), cat, dim)),
    samples=cases(case(t(5, 2), (2, 0, 3)), case(t(2, 5), (1, 4), 1),
-                 error(RuntimeError, "split_with_sizes expects split_sizes to sum exactly to 2 (input tensor's size at "
-                                     "dimension 0), "
-                       "but got split_sizes=[1, 2]", t(2, 3), (1, 2))))
+                 error(RuntimeError, "split_with_sizes expects split_sizes to sum exactly to 3 (input tensor's size at "
+                                     "dimension -1), "
+                       "but got split_sizes=[1, 1]", t(2, 3), (1, 1), -1)))
 op("unbind(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]",
    kernel=views(_unbind), grad=dict(self=_unbind_grad),
    samples=cases(case(t(2, 3)), case(t(2, 3), -1), case(t(3)), case(t(0, 2)),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mindtorch_v2._backends.cpu.jit import calls, machine
-from mindtorch_v2._kernels.language import flat, float64, int64, kernel, larger, like, local, smaller, unrolled
+from mindtorch_v2._kernels.language import flat, float64, function, int64, kernel, larger, like, local, smaller, unrolled
 from mindtorch_v2._kernels.library import class_loss, norm, reduce, scan, softmax
 
 pytestmark = pytest.mark.skipif(not machine.available(), reason="needs llvmlite")
@@ -121,3 +121,22 @@ def of_types(out: flat, x: flat, *, kind):
 def test_scratch_memory_and_numbers_have_the_type_that_is_asked_for(kind):
     expected, made = both(of_types, (np.zeros(3), np.array([1.75, -2.5, 1e-9], np.float32)), dict(kind=kind))
     assert made[0].tolist() == expected[0].tolist()
+
+
+@function
+def moved_behind(x, place, value):
+    x[place] = x[place + 1]
+    x[place + 1] = value
+    return place
+
+
+@kernel
+def first_moved_back(x: flat, n):
+    for i in range(n - 1):
+        moved_behind(x, i, x[i])
+
+
+def test_arguments_have_the_values_from_before_the_call():
+    as_python, compiled = both(first_moved_back, (X.copy(), 24), {})
+    np.testing.assert_array_equal(as_python[0], np.roll(X, -1))
+    np.testing.assert_array_equal(compiled[0], np.roll(X, -1))

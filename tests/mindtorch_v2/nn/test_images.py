@@ -88,6 +88,12 @@ def test_infinities_stay_where_they_are():
     assert F.adaptive_avg_pool1d(x, 4).isfinite().tolist() == [[[False, True, True, True]]]
 
 
+def test_sizes_are_integers_of_any_kind():
+    image = torch.arange(16.0).reshape(1, 1, 4, 4)
+    for size in ((torch.tensor(3), torch.tensor(2)), (np.int64(3), 2), [torch.tensor([3]), 2]):
+        assert torch.nn.functional.interpolate(image, size).flatten().tolist() == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
+
+
 @pytest.mark.parametrize(("settings", "kind", "text"), [
     (dict(), ValueError, "either size or scale_factor should be defined"),
     (dict(size=2, scale_factor=2), ValueError, "only one of size or scale_factor should be defined"),

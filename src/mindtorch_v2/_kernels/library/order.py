@@ -35,24 +35,6 @@ def sort(values, indices, x, *, descending, nans):
 
 
 @kernel
-def topk(values, indices, x, *, largest, nans):
-    """The first elements of sorted rows, as many as there is room for."""
-    length, inner, k = x.shape[1], x.shape[2], values.shape[1]
-    for row in parallel(x.shape[0] * inner, 4 * length):
-        o, j = row // inner, row % inner
-        for i in range(length):
-            value = x[o, i, j]
-            if i < k or before(value, values[o, k - 1, j], largest, nans):
-                at = min(i, k - 1)
-                while at > 0 and before(value, values[o, at - 1, j], largest, nans):
-                    values[o, at, j] = values[o, at - 1, j]
-                    indices[o, at, j] = indices[o, at - 1, j]
-                    at -= 1
-                values[o, at, j] = value
-                indices[o, at, j] = i
-
-
-@kernel
 def picked(values, indices, x, k, *, which, nans):
     """One element of each sorted row: the k-th, the lower median (of all or of numbers), or the most frequent one."""
     length, inner = x.shape[1], x.shape[2]

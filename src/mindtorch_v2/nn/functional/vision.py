@@ -4,6 +4,8 @@ import math
 import warnings
 from typing import Any
 
+import numpy as np
+
 from ..._core.tensor import Tensor
 from ..._ops._declare.op import public_functions
 from . import pooling
@@ -52,7 +54,7 @@ def interpolate(input: Any, size: Any = None, scale_factor: Any = None, mode: st
     scales: list = [None] * rank
     if size is not None:
         sizes = _for_each(size, input, "size", "o")
-        if isinstance(size, (list, tuple)) and not all(isinstance(n, int) for n in size):
+        if isinstance(size, (list, tuple)) and not all(_is_whole(n) for n in size):
             raise TypeError("expected size to be one of int or Tuple[int] or Tuple[int, int] or Tuple[int, int, int], "
                             f"but got size with types {[type(n) for n in size]}")
         if recompute_scale_factor:
@@ -70,6 +72,10 @@ def interpolate(input: Any, size: Any = None, scale_factor: Any = None, mode: st
         return _AREA[rank](input, sizes)
     corners = [False if align_corners is None else align_corners] if aligns else []
     return _nn[_operator(mode, rank, antialias)](input, sizes, *corners, *scales)
+
+
+def _is_whole(n: Any) -> bool:
+    return isinstance(n, (int, np.integer)) or isinstance(n, Tensor) and not n.is_floating_point()
 
 
 def _resized(size: int, factor: Any) -> int:

@@ -5,11 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from ...._kernels.library import order
-from ..jit.calls import launched
+from ...._kernels.library import order, select
+from ..jit.calls import hurry, launched
 from ..jit.repeats import empty, repeats
 
 _FEW = 32  # elements up to which the best are kept sorted while a row is read
+_STEPS = 1 << 17  # elements up to which a kernel is run step by step by Python, for equal ones to be PyTorch's
+hurry(select.few_of_many, select.many)
 
 
 def _rows(array: Any, dim: int) -> Any:
@@ -31,14 +33,31 @@ def sort(self: Any, dim: int, descending: bool, stable: Any, spec: Any) -> Any:
 
 @repeats
 def topk(self: Any, k: int, dim: int, largest: bool, sorted: bool) -> Any:
-    if not self.ndim or not 0 < k <= _FEW:
+    if not self.ndim or not k:
         return None
     at = dim % self.ndim
-    shape = (*self.shape[:at], k, *self.shape[at + 1 :])
-    values, indices = empty(shape, self.dtype), empty(shape, np.int64)
-    done = launched(order.topk, _rows(values, dim), _rows(indices, dim), _rows(self, dim), largest=largest,
-                    nans=self.dtype.kind == "f")
-    return (values, indices) if done else None
+    shape, rows = (*self.shape[:at], k, *self.shape[at + 1 :]), _rows(self, dim)
+    few = k * select.FEW_OF <= rows.shape[1]
+    room = (rows.shape[0] * rows.shape[2], k if few else rows.shape[1])
+    constants = {"largest": largest, "nans": self.dtype.kind == "f"}
+    if not few:
+        constants |= {"in_order": sorted, "few": k <= _FEW}
+    written = select.few_of_many if few else select.many
+    made = empty(shape, self.dtype), empty(shape, np.int64), empty(room, np.int64)
+    if launched(written, _rows(made[0], dim), _rows(made[1], dim), made[2], rows, **constants):
+        return made[:2]
+    if self.size > _STEPS or not _has_equal(rows, k, largest):
+        return None  # NumPy finds the same
+    stepped = np.empty(shape, self.dtype), np.empty(shape, np.int64)
+    written(_rows(stepped[0], dim), _rows(stepped[1], dim), made[2], rows, **constants)
+    return stepped
+
+
+def _has_equal(rows: Any, k: int, largest: bool) -> bool:
+    """Whether the choice of the first elements, or their order, depends on how they are found."""
+    ordered = np.sort(rows, 1)
+    candidates = ordered[:, -k - 1 :] if largest else ordered[:, : k + 1]
+    return not (candidates[:, :-1] < candidates[:, 1:]).all()
 
 
 def _picked(which: str, self: Any, dim: int, keepdim: bool, k: int = 0) -> Any:
