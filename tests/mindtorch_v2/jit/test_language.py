@@ -4,7 +4,18 @@ import numpy as np
 import pytest
 
 from mindtorch_v2._backends.cpu.jit import calls, machine
-from mindtorch_v2._kernels.language import flat, float64, function, int64, kernel, larger, like, local, smaller, unrolled
+from mindtorch_v2._kernels.language import (
+    flat,
+    float64,
+    function,
+    int64,
+    kernel,
+    larger,
+    like,
+    local,
+    smaller,
+    unrolled,
+)
 from mindtorch_v2._kernels.library import class_loss, norm, reduce, scan, softmax
 
 pytestmark = pytest.mark.skipif(not machine.available(), reason="needs llvmlite")
