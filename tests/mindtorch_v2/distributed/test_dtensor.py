@@ -39,6 +39,12 @@ class Ints(NamedTuple):
     high: int
 
 
+class Whole(NamedTuple):
+    """An operand that is written to: it cannot be a sum in terms."""
+
+    shape: tuple
+
+
 def _mask(x):
     return torch.where(x > 0, x, -x) > 0.5
 
@@ -59,7 +65,7 @@ OPERATORS = [  # name, function, operands' shapes
     ("columns and rows", torch.sub, ((6, 1), (1, 4))), ("activation", F.gelu, (A,)), ("comparison", torch.gt, (A, A)),
     ("where", lambda x, y: torch.where(x > 0, x, y), (A, A)), ("three", torch.addcmul, (A, A, (4,))),
     ("masked", lambda x: x.masked_fill(_mask(x.detach()), 2.0), (A,)), ("clamped", lambda x: x.clamp(-1, 0.5), (A,)),
-    ("in place", lambda x, y: x.clone().mul_(2).add_(y).clamp_(max=1.0), (A, A)),
+    ("in place", lambda x, y: x.clone().mul_(2).add_(y).clamp_(max=1.0), (Whole(A), A)),
     ("scaled and added", lambda x, y: torch.lerp(x, y, 0.3) / 2 + x, (A, A)),
     # products
     ("product", torch.mm, (A, B)), ("linear", F.linear, (A, A, (6,))), ("of batches", F.linear, (C, A, (6,))),
@@ -118,28 +124,41 @@ OPERATORS = [  # name, function, operands' shapes
 ]  # fmt: skip
 
 
-def _placed(shape, mesh):
-    return itertools.product([R, *(Shard(d) for d in range(len(shape)))], repeat=mesh.ndim)
+def _placed(shape, mesh, more=()):
+    return itertools.product([R, *(Shard(d) for d in range(len(shape))), *more], repeat=mesh.ndim)
 
 
 def _operands(shapes, mesh):
     """(operands, which of them are tensors with their placements to try)."""
     made, places = [], []
     for shape in shapes:
+        terms = []
         if isinstance(shape, Ints):
             made.append(torch.randint(0, shape.high, shape.shape))
         elif isinstance(shape, tuple):
-            made.append(torch.randn(shape, dtype=torch.float64, requires_grad=True))
+            terms = [] if isinstance(shape, Whole) else [Partial()]
+            made.append(torch.randn(getattr(shape, "shape", shape), dtype=torch.float64, requires_grad=True))
         else:
             made.append(shape)
-        places.append(list(_placed(made[-1].shape, mesh)) if isinstance(made[-1], torch.Tensor) else [None])
+        if isinstance(made[-1], torch.Tensor):
+            places.append(list(_placed(made[-1].shape, mesh, terms)))
+        else:
+            places.append([None])
     return made, list(itertools.product(*places))
 
 
 def _distributed(value, mesh, placements):
+    """A value in pieces; along dimensions with sums in terms, the processes have it 1.5 and -0.5 times."""
     if placements is None:
         return value
-    made = distribute_tensor(value.detach(), mesh, list(placements), src_data_rank=None)
+    cut = [R if p.is_partial() else p for p in placements]
+    made = distribute_tensor(value.detach(), mesh, cut, src_data_rank=None)
+    if cut != list(placements):
+        terms = [mesh.size(at) for at, p in enumerate(placements) if p.is_partial()]
+        ranks = [mesh.get_local_rank(at) for at, p in enumerate(placements) if p.is_partial()]
+        share = math.prod((-0.5 if rank % 2 else 1.5) * 2 / size for rank, size in zip(ranks, terms, strict=True))
+        made = DTensor.from_local(made.to_local() * share, mesh, list(placements), shape=value.shape,
+                                  stride=value.stride(), run_check=False).detach()
     return made.requires_grad_(value.requires_grad)
 
 

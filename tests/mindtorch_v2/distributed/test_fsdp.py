@@ -324,6 +324,18 @@ def check_the_wrapper_of_the_first_version(rank):
     optimizer.load_state_dict(FullyShardedDataParallel.optim_state_dict_to_load(model, optimizer, states))
     assert isinstance(optimizer.state_dict()["state"][0]["exp_avg"], DTensor)
 
+    held = copy.deepcopy(plain)
+    optimizer = torch.optim.SGD(held.parameters(), 0.1)  # made of the parameters as they were
+    model = FullyShardedDataParallel(held, auto_wrap_policy=ModuleWrapPolicy({nn.Linear}), use_orig_params=True)
+    assert all(a is b for a, b in zip(optimizer.param_groups[0]["params"], model.parameters(), strict=True))
+    assert isinstance(model[0].weight, DTensor) and isinstance(model[0].weight, nn.Parameter)
+    before = model.state_dict()
+    model(torch.ones(1, 3)).sum().backward()
+    gradient = model[0].weight.grad.full_tensor()
+    assert gradient.count_nonzero() > 0
+    optimizer.step()
+    torch.testing.assert_close(model.state_dict()["0.weight"], before["0.weight"] - 0.1 * gradient)
+
     for strategy in (ShardingStrategy.NO_SHARD, ShardingStrategy.SHARD_GRAD_OP, ShardingStrategy.HYBRID_SHARD):
         model = FullyShardedDataParallel(copy.deepcopy(plain), sharding_strategy=strategy,
                                          cpu_offload=CPUOffload(offload_params=True))

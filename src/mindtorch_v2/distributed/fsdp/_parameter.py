@@ -84,6 +84,12 @@ class FSDPParam:
         for module, name in self.owners:
             module._parameters[name] = param
 
+    def become(self, param: Any) -> None:
+        """Makes a tensor that others hold the piece."""
+        torch.utils.swap_tensors(param, self.sharded_param)
+        self.sharded_param = param
+        self.register(param)
+
     def follow(self) -> None:
         """Takes over the piece that a module has now: `load_state_dict(assign=True)` and conversions replace it."""
         module, name = self.owners[0]

@@ -1,6 +1,7 @@
 """FullyShardedDataParallel: the wrapper of PyTorch's first version, on the machinery of `fully_shard`."""
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -86,10 +87,14 @@ class FullyShardedDataParallel(Module):
                 buffer.data = buffer.data.to(precision.buffer_dtype) if buffer.is_floating_point() else buffer.data
         offload = CPUOffloadPolicy() if cpu_offload is not None and cpu_offload.offload_params else OffloadPolicy()
         cls = type(self)
+        given = {(id(part), name): p for part in self.modules() for name, p in part._parameters.items()}
         fully_shard(self, mesh=mesh, reshard_after_forward=False if strategy in _ZERO2 else None,
                     mp_policy=MixedPrecisionPolicy(precision.param_dtype, precision.reduce_dtype),
                     offload_policy=offload, ignored_params=ignored)
         self.__class__ = cls
+        if use_orig_params:  # an optimizer that was made before has them
+            for param in itertools.chain.from_iterable(group.fsdp_params for group in groups_of([self])):
+                param.become(given[id(param.owners[0][0]), param.owners[0][1]])
         self._register_state_dict_hook(_to_state_dict)
         self.register_load_state_dict_pre_hook(_from_state_dict)
 
