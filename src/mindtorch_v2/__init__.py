@@ -183,7 +183,7 @@ _ATTRIBUTES = {
                      quantize_per_channel quantize_per_tensor quantize_per_tensor_dynamic""",
     "_core.checks": """_assert _assert_async _check _check_index _check_is_size _check_not_implemented _check_tensor_all
                   _check_tensor_all_with _check_type _check_value _check_with""",
-    "_C": "DisableTorchFunction DisableTorchFunctionSubclass PyTorchFileReader PyTorchFileWriter",
+    "_C": "DispatchKey DisableTorchFunction DisableTorchFunctionSubclass PyTorchFileReader PyTorchFileWriter",
     "futures": "Future",
     "_compile": "_disable_dynamo compile",
     "_compat.drop_in": "install uninstall",

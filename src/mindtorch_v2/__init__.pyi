@@ -36,6 +36,7 @@ ComplexFloatStorage: Any
 from ._compat.old_names import DeviceObjType as DeviceObjType
 from ._C import DisableTorchFunction as DisableTorchFunction
 from ._C import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
+from ._C import DispatchKey as DispatchKey
 DoubleStorage: Any
 class DoubleTensor(Tensor): ...
 from ._core.device_objects import Event as Event

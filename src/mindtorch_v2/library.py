@@ -74,6 +74,8 @@ _DEVICE_TYPES = ("cpu cuda ipu xpu mkldnn opengl opencl ideep hip ve fpga maia x
 _waiting: dict[str, Callable] = {}
 # Names of keys by operator: what libraries registered.
 _registered: dict[str, dict[str, "_Registration"]] = {}
+# Where a namespace was defined as a whole.
+_defined_at: dict[str, str] = {}
 # Libraries of calls that name none: they stay.
 _kept: list["Library"] = []
 
@@ -125,10 +127,22 @@ class Library:
     def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
         if kind not in ("DEF", "IMPL", "FRAGMENT"):
             raise ValueError(f"Unsupported kind: {kind}")
-        if ns in _RESERVED and kind == "DEF":
+        if ns in _RESERVED and kind in ("DEF", "FRAGMENT"):
             raise ValueError(f"{ns} is a reserved namespace. Please try creating a library with another name.")
         self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
         self._undo: list[Callable[[], None]] = []
+        if kind == "DEF":
+            source = get_source()
+            if ns in _defined_at:
+                raise RuntimeError(f"Only a single TORCH_LIBRARY can be used to register the namespace {ns}; please "
+                                   "put all of your definitions in a single TORCH_LIBRARY block.  If you were trying "
+                                   "to specify implementations, consider using TORCH_LIBRARY_IMPL (which can be "
+                                   "duplicated).  If you really intended to define operators for a single namespace "
+                                   "in a distributed way, you can use TORCH_LIBRARY_FRAGMENT to explicitly indicate "
+                                   "this.  Previous registration of TORCH_LIBRARY was registered at "
+                                   f"{_defined_at[ns]}; latest registration was registered at {source}")
+            _defined_at[ns] = source
+            self._undo.append(lambda: _forget(ns, source))
         weakref.finalize(self, _undo_all, self._undo)
 
     def __repr__(self) -> str:
@@ -171,6 +185,11 @@ class Library:
             raise TypeError(f"Input function is required to be a callable but found type {type(fn)}")
         name = op_name if isinstance(op_name, str) else op_name.name() if callable(op_name.name) else op_name.name
         name = name if "::" in name else f"{self.ns}::{name}"
+        if dispatch_key and self.dispatch_key and dispatch_key != self.dispatch_key:
+            raise RuntimeError(f'impl("{name.partition("::")[2]}", ...): Explicitly provided dispatch key '
+                               f"({dispatch_key}) is inconsistent with the dispatch key of the enclosing "
+                               f"TORCH_LIBRARY_IMPL block ({self.dispatch_key}).  Please declare a separate "
+                               "TORCH_LIBRARY_IMPL block for this dispatch key and move your impl() there.")
         key = dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
         operator = _existing(name)
         known = _registered.setdefault(operator.name, {})
@@ -235,6 +254,13 @@ class Library:
     def _registration_handles(self, handle: RegistrationHandle) -> None:
         self._undo.append(handle.destroy)
 
+    def _give_up(self, name: str) -> None:
+        """Frees the name of an operator; who has it can still call it, with the kernels that it has."""
+        self._undo.clear()
+        singleton.find(name).fake_impl.kernels.clear()
+        if name in registry:
+            _remove(name, registry.get(name))
+
     def _destroy(self) -> None:
         """Takes out what this library defined, and puts back what it replaced."""
         _undo_all(self._undo)
@@ -246,6 +272,11 @@ _RESERVED = ("prim",)
 def _undo_all(steps: list[Callable[[], None]]) -> None:
     while steps:
         steps.pop()()
+
+
+def _forget(ns: str, source: str) -> None:
+    if _defined_at.get(ns) == source:
+        del _defined_at[ns]
 
 
 def _remove(name: str, operator: Operator) -> None:
@@ -336,13 +367,13 @@ def _library_for(lib: Library | None, name: str) -> Library:
     return lib
 
 
-def define(qualname: Any, schema: str, *, lib: Library | None = None, tags: Any = ()) -> Any:
+def define(qualname: Any, schema: str, *, lib: Library | None = None, tags: Any = (), alias_analysis: str = "") -> Any:
     """Declares `ns::name` with a schema given without the name: "(Tensor x) -> Tensor".
 
     An older form names a library and a whole schema, and decorates the function.
     """
     if isinstance(qualname, Library):
-        library, name = qualname, qualname.define(schema, tags=tags)
+        library, name = qualname, qualname.define(schema, alias_analysis, tags=tags)
 
         def add(function: Callable) -> Callable:
             library.impl(name, function)

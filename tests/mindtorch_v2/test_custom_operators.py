@@ -166,6 +166,20 @@ def test_fakes_are_registered_once_unless_they_may_be_replaced(lib):
         torch.library.register_fake("customs::made_of", lambda x: x, lib=lib)
 
 
+def test_an_operator_whose_name_was_taken_can_still_be_called():
+    def define(by: float):
+        @custom_op("customs::renamed", mutates_args=())
+        def renamed(x: Tensor) -> Tensor:
+            return x * by
+
+        return renamed
+
+    first, second = define(2.0), define(3.0)
+    gc.collect()
+    assert second(torch.ones(())).item() == torch.ops.customs.renamed(torch.ones(())).item() == 3
+    assert first(torch.ones(())).item() in (2, 3)  # PyTorch finds the operator by its name
+
+
 def test_an_operator_without_a_fake_says_so():
     @custom_op("customs::real_only", mutates_args=())
     def real_only(x: Tensor) -> Tensor:
@@ -405,3 +419,57 @@ def test_functions_compiled_ahead_of_time_keep_values_gradients_and_writes():
     made.sum().backward()
     torch.testing.assert_close(x.grad, x.detach().cos())
     assert len(graphs) == 2 and not any("add_" in code for code in graphs)
+
+
+# libraries and overloads ---------------------------------------------------------------------------------------------
+
+
+def test_a_namespace_is_defined_as_a_whole_once():
+    first = Library("customs_once", "DEF")
+    with pytest.raises(RuntimeError, match=r"Only a single TORCH_LIBRARY can be used .* registered at .*\.py:\d+"):
+        Library("customs_once", "DEF")
+    first._destroy()
+    Library("customs_once", "DEF")._destroy()
+    for kind in ("DEF", "FRAGMENT"):
+        with pytest.raises(ValueError, match="prim is a reserved namespace"):
+            Library("prim", kind)
+
+
+def test_a_library_for_one_key_takes_kernels_of_that_key_only():
+    with (_scoped_library("aten", "IMPL", "CPU") as made,
+          pytest.raises(RuntimeError, match=r"dispatch key \(Meta\) is inconsistent with .* block \(CPU\)")):
+        made.impl("digamma", lambda x: x, "Meta")
+
+
+def test_operators_without_results(lib):
+    lib.define("noted() -> None")
+    seen = []
+    lib.impl("noted", lambda: seen.append(1), "")
+    assert torch.ops.customs.noted() is None and seen == [1]
+
+
+def test_in_place_operators_without_autograd_pass(lib):
+    lib.define("write(Tensor(a!) x, Tensor y) -> ()")
+    lib.impl("write", lambda x, y: x.copy_(y.detach()) and None, "CPU")
+    x = torch.zeros(1)
+    assert torch.ops.customs.write(x, torch.ones(1, requires_grad=True)) is None
+    assert x.tolist() == [1.0] and not x.requires_grad
+
+
+def test_overloads_take_out_where_they_write_it():
+    import copy
+
+    add, out = torch.ops.aten.add, torch.zeros(1)
+    assert copy.deepcopy(add) is add
+    add.out(torch.ones(1), torch.ones(1), out=out)
+    assert out.tolist() == [2.0]
+    with pytest.raises(RuntimeError):
+        add.Tensor(torch.ones(1), torch.ones(1), out=out)
+
+
+def test_keys_of_this_thread_come_back():
+    include, exclude = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
+    with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet("CPU")):
+        assert torch._C._dispatch_tls_local_exclude_set().raw_repr() != exclude.raw_repr()
+    assert torch._C._dispatch_tls_local_include_set().raw_repr() == include.raw_repr()
+    assert torch._C._dispatch_tls_local_exclude_set().raw_repr() == exclude.raw_repr()

@@ -657,3 +657,30 @@ def test_functions_without_results_have_no_derivative() -> None:
             transform(lambda x: ())(x)
     with pytest.raises(RuntimeError, match=r"got output = \[None\]"):
         torch.func.vjp(lambda x: None, x)
+
+
+@pytest.mark.parametrize(("function", "dims", "message"), [
+    (lambda x: 3.14, {}, "must only return Tensors, got type <class 'float'> as the return"),
+    (lambda x: [x], {}, "must only return Tensors, got type <class 'list'> as the return"),
+    (lambda x: (x, None), {}, "got type <class 'NoneType'> for return 1"),
+    (lambda x: x, {"out_dims": "first"}, "`out_dims` must be an int or a tuple of int"),
+    (lambda x: x, {"out_dims": (0, 0)}, r"`out_dims` must have one dim per output \(got 1 outputs\)"),
+    (lambda x: x, {"in_dims": -1}, "expected in_dim to satisfy 0 <= in_dim < 2"),
+])
+def test_the_first_form_of_vmap_has_narrower_rules(function, dims, message):
+    from mindtorch_v2._vmap_internals import _vmap
+
+    with pytest.raises(ValueError, match=message):
+        _vmap(function, **dims)(torch.ones(3, 2))
+
+
+def test_the_first_form_of_vmap_gives_what_torch_vmap_gives():
+    from mindtorch_v2._vmap_internals import _vmap, vmap
+
+    x = torch.arange(6.0).reshape(3, 2)
+    assert _vmap(lambda x: (x * 2,))(x)[0].tolist() == (x * 2).tolist()
+    first, second = _vmap(lambda x: (x, x.sum()), out_dims=(1, 0))(x)
+    assert first.tolist() == x.t().tolist() and second.tolist() == x.sum(1).tolist()
+    assert _vmap(lambda x: (x, None), allow_none_pass_through=True)(x)[1] is None
+    with pytest.warns(FutureWarning, match="Please use `torch.vmap`"):
+        assert vmap(torch.mul, in_dims=(0, None), out_dims=1)(x, torch.ones(2)).shape == (2, 3)

@@ -206,6 +206,7 @@ class DispatchKeySet(_DispatchKeySet):
     """A set out of one key, or of several."""
 
     def __init__(self, keys: Any) -> None:
+        keys = _DispatchKey[keys] if isinstance(keys, str) else keys
         super().__init__([keys] if isinstance(keys, _DispatchKey) else keys)
 
 
@@ -214,6 +215,36 @@ class _ExcludeDispatchKeyGuard(changed_modes):
 
     def __init__(self, keys: _DispatchKeySet) -> None:
         super().__init__(exclude=modes.exclude | keys.mask)
+
+
+class _VmapWarnings:
+    """Whether vmap would warn where it runs sample by sample; it does not."""
+
+    enabled = False
+
+
+def _debug_only_are_vmap_fallback_warnings_enabled() -> bool:
+    return _VmapWarnings.enabled
+
+
+def _debug_only_display_vmap_fallback_warnings(enabled: bool) -> None:
+    _VmapWarnings.enabled = enabled
+
+
+class _IncludeDispatchKeyGuard(changed_modes):
+    """Inside, all calls have these keys, too."""
+
+    def __init__(self, keys: Any) -> None:
+        given = DispatchKeySet(keys) if isinstance(keys, (str, _DispatchKey)) else keys
+        super().__init__(include=modes.include | given.mask)
+
+
+def _dispatch_tls_local_include_set() -> _DispatchKeySet:
+    return _DispatchKeySet(modes.include)
+
+
+def _dispatch_tls_local_exclude_set() -> _DispatchKeySet:
+    return _DispatchKeySet(modes.exclude)
 
 
 class _AutoDispatchBelowAutograd(changed_modes):

@@ -73,6 +73,9 @@ class OpOverload:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         schema = self._operator.schema
         if "out" in kwargs and "out" not in schema.index:
+            if not self._overloadname.endswith("out"):
+                raise RuntimeError(f"{self._qualified}() got an unexpected keyword argument 'out'. Declaration: "
+                                   f"{self._schema}")
             out = kwargs.pop("out")
             return write_out(self._operator, schema.bind(args, kwargs), out)
         return call_bound(self._operator, schema.bind(args, kwargs))
@@ -220,6 +223,11 @@ class OpOverloadPacket:
         if operator is None:
             raise AttributeError(f"The underlying op of '{self._qualified}' has no overload name '{overload}'")
         return _overload(operator, self._qualified, overload)
+
+    op = property(lambda self: self)
+
+    def __deepcopy__(self, memo: dict) -> "OpOverloadPacket":
+        return self
 
     def __str__(self) -> str:
         return self._qualified.replace("::", ".")

@@ -15,7 +15,7 @@ _TYPES = {
     "QScheme": ("QScheme", "QSchemeType"), "Device": ("Device", "DeviceObjType"), "Storage": ("Storage", "StorageType"),
     "Generator": ("Generator", "GeneratorType"), "Stream": ("Stream", "StreamObjType"),
     "SymFloat": ("float", "FloatType"), "SymBool": ("bool", "BoolType"), "Dimname": ("str", "StringType"),
-    "Tensor|Scalar": ("Tensor", "TensorType"), "NoneType": ("NoneType", "NoneType"),
+    "Tensor|Scalar": ("Tensor", "TensorType"), "NoneType": ("NoneType", "NoneType"), "None": ("NoneType", "NoneType"),
 }
 _NAMES = {"number": "Scalar"}
 _TOKEN = re.compile(r"\s*(->|\.\.\.|::|[A-Za-z_]\w*|-?\d[\w.+-]*|\"[^\"]*\"|'[^']*'|\S)?")

@@ -132,6 +132,10 @@ class DispatchKeySet:
     def __len__(self) -> int:
         return self.mask.bit_count()
 
+    def raw_repr(self) -> int:
+        """The set as a number, one bit a key."""
+        return self.mask
+
     def without(self, *keys: "DispatchKey | DispatchKeySet | Iterable[DispatchKey]") -> "DispatchKeySet":
         return DispatchKeySet(self.mask & ~_merged(keys))
 

@@ -203,6 +203,8 @@ def without_autograd(operator: Operator, below: Callable, mask: int) -> Callable
             recorded = WarnNotImplemented.apply([flat[nr] for nr in unrecorded], *inputs)
             for nr, tensor in zip(unrecorded, recorded, strict=True):
                 flat[nr] = tensor
+        if not unrecorded:
+            return result
         made = tree_unflatten(flat, spec)
         return made[0] if len(written) == 1 else result.__class__(made)
 

@@ -84,7 +84,7 @@ class CustomOpDef:
             _check_aliases(self._aliasing, parsed)
         earlier = OPDEFS.get(self._qualname)
         if earlier is not None:
-            earlier._destroy()
+            earlier._lib._give_up(self._qualname)
         self._lib = Library(self._namespace, "FRAGMENT")
         self._lib.define(f"{self._name}{self._schema}",
                          tags=[Tag.pt2_compliant_tag, *(t for t in self._tags if t is not Tag.pt2_compliant_tag)])
