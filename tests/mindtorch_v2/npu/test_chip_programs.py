@@ -10,6 +10,7 @@ from chip_cases import SWEPT
 import mindtorch_v2 as torch
 import mindtorch_v2.nn.functional as F
 from mindtorch_v2 import nn
+from mindtorch_v2._backends.npu.libraries import Libraries
 
 STEPS = 20
 Program = tuple[nn.Module, Callable[[nn.Module, str], torch.Tensor], torch.dtype]
@@ -213,6 +214,29 @@ def test_attention_with_dropout(on_chip: Any, chip: str, name: str) -> None:
         assert not torch.equal(seen(q, k, v, 0.4), made)
         mean = sum(seen(q, k, v, 0.4).detach() for _ in range(60)) / 60
         assert (mean - seen(q, k, v, 0.0)).abs().mean().item() < 0.2
+
+
+def test_a_cann_without_fused_operators(npu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an older CANN lacks is composed."""
+    found = Libraries.operator_symbol
+    missing = ("aclnnFlashAttention", "aclnnForeach", "aclnnGrouped", "aclnnApplyAdamW")
+    monkeypatch.setattr(Libraries, "operator_symbol",
+                        lambda self, name: None if name.startswith(missing) else found(self, name))  # fmt: skip
+
+    def results(device: str) -> list[torch.Tensor]:
+        heads = numbers(2, 4, 5, 8).to(device).requires_grad_()
+        made = F.scaled_dot_product_attention(heads, heads, heads, numbers(5, 5).to(device))
+        made.sum().backward()
+        weight = numbers(3, 4).to(device).requires_grad_()
+        weight.grad = weight.detach() * 2
+        torch.optim.AdamW([weight]).step()
+        product = F.grouped_mm(numbers(8, 4).to(device), numbers(2, 4, 3).to(device),
+                               offs=torch.tensor([3, 8], dtype=torch.int32).to(device))  # fmt: skip
+        return [t.detach().cpu() for t in (made, heads.grad, weight, product, *torch._foreach_exp([product.detach()]))]
+
+    for a, b in zip(results("npu"), results("cpu"), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+    assert not any(name.startswith(missing) for name in npu.calls)
 
 
 def _visible(mode: int) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .array import NpuArray, empty
-from .chips import Types, refusal, way_of
+from .chips import Types, refusal, way, way_of
 from .errors import NpuError
 from .facts import DATA_TYPES, INNER_STEP_FAILED, INTEGERS, MAX_DIMS, POINTER, Parameter, signature
 from .memory import pool_of
@@ -48,6 +48,12 @@ def operator_of(runtime: Runtime, symbol: str, op: str = "") -> AclnnOperator:
             raise NotImplementedError(f"{op or symbol} cannot run on device 'npu': the installed CANN has no {symbol}")
         known = _operators[symbol] = AclnnOperator(symbol, signature(symbol), prepare, execute)
     return known
+
+
+def is_offered(symbol: str, index: int, types: Types) -> bool:
+    """Whether a device's chip and the installed CANN have an operator for tensors of these types, without casts."""
+    runtime = started(index)
+    return way(symbol, runtime.chip, types) is None and runtime.libraries.operator_symbol(symbol) is not None
 
 
 # descriptions --------------------------------------------------------------------------------------------------------

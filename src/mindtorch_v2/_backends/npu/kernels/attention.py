@@ -9,11 +9,10 @@ from ...._dispatch.registry import Operator
 from ...._ops._declare.families import result_of
 from ...._ops.attention import _backward_by_parts, _composed_of
 from ..array import empty
-from ..chips import way
 from ..facts import signature
 from ..families import cast, given, store, uninitialised, wrap_npu
-from ..launch import run
-from ..runtime import Runtime, at_stop, started
+from ..launch import is_offered, run
+from ..runtime import Runtime, at_stop
 from .operators import call, infer
 
 WIDEST, WIDEST_SHIFTED, MOST_HEADS = 768, 512, 256  # the second with numbers added to scores
@@ -28,11 +27,12 @@ _triangles: dict[int, Tensor] = {}
 def _takes(query: Tensor, value: Tensor, mask: Tensor | None) -> bool:
     """Whether flash attention computes this: on this chip, in this type, with these sizes."""
     shape, kind = query._array.shape, query._array.dtype
+    shifted = mask is not None and mask.dtype.category != BOOL
+    symbol, widest = ("aclnnFlashAttentionScoreV2", WIDEST_SHIFTED) if shifted else ("aclnnFlashAttentionScore", WIDEST)
     names = ("query", "key", "value", "attentionOutOut")
-    types = tuple([kind if p.name in names else None for p in signature("aclnnFlashAttentionScore")])
-    if way("aclnnFlashAttentionScore", started(query._array.device_index).chip, types) is not None:
+    types = tuple([kind if p.name in names else None for p in signature(symbol)])
+    if not is_offered(symbol, query._array.device_index, types):
         return False
-    widest = WIDEST if mask is None or mask.dtype.category == BOOL else WIDEST_SHIFTED
     return (len(shape) in (3, 4) and shape[-1] <= widest and value._array.shape[-1] <= shape[-1]
             and shape[-3] <= MOST_HEADS)
 

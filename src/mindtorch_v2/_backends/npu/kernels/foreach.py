@@ -12,11 +12,9 @@ from ...._dispatch.registry import Operator
 from ...._dispatch.schema import NUMBERS
 from ...._ops._declare.rules import check_writable
 from ..array import NpuArray, empty
-from ..chips import way
 from ..facts import signature
 from ..families import wrap_npu
-from ..launch import run
-from ..runtime import started
+from ..launch import is_offered, run
 
 MOST = 48  # tensors of all lists together
 _KINDS = frozenset((np.dtype(np.float32), np.dtype(np.float16), bfloat16.np))
@@ -60,7 +58,7 @@ def _takes(symbol: str, lists: Sequence[Sequence[Tensor]]) -> bool:
                     or not array.size or not array.is_contiguous):  # fmt: skip
                 return False
     types = tuple([kind if p.is_tensor_list else None for p in signature(symbol)])
-    return kind in _KINDS and way(symbol, started(index).chip, types) is None
+    return kind in _KINDS and is_offered(symbol, index, types)
 
 
 def together(operator: Operator, *args: Any) -> Any:

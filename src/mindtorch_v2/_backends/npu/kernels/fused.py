@@ -4,11 +4,9 @@ from collections.abc import Sequence
 
 from ...._core.tensor import Tensor
 from ..array import empty
-from ..chips import way
 from ..facts import signature
 from ..families import wrap_npu
-from ..launch import run
-from ..runtime import started
+from ..launch import is_offered, run
 
 HALF, INTERLEAVED = 0, 1
 SEVERAL_RESULTS, OF_PAIRS = 0, -1  # of products
@@ -20,10 +18,9 @@ def takes(symbol: str, *tensors: Tensor) -> bool:
     first = tensors[0]
     if any(t.device.type != "npu" or t.dtype is not first.dtype for t in tensors):
         return False
-    runtime = started(first._array.device_index)
     kinds = tuple([first._array.dtype if p.kind.rpartition("_")[2] in ("tensor", "list") and not p.optional else None
                    for p in signature(symbol)])  # fmt: skip
-    return way(symbol, runtime.chip, kinds) is None and runtime.libraries.operator_symbol(symbol) is not None
+    return is_offered(symbol, first._array.device_index, kinds)
 
 
 def swiglu(x: Tensor, dim: int) -> Tensor:

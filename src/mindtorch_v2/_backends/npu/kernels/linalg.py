@@ -11,8 +11,9 @@ from ...._ops._declare.rules import Spec
 from ...._ops.linalg.solve import is_vector
 from ...._ops.linalg.spectral import counted
 from ..chips import refusal
+from ..facts import signature
 from ..families import cast, given, uninitialised
-from ..launch import run
+from ..launch import is_offered, run
 from ..runtime import started
 from .operators import call, infer, laid_out, untouched
 
@@ -36,9 +37,10 @@ def grouped_product(operator: Operator, left: Tensor, right: Tensor, ends: Tenso
     made.zero_()  # rows that belong to no group, and groups without rows
     if left._array.size:
         rows = left.transpose(0, 1).contiguous().transpose(0, 1) if along_sum else left.contiguous()
-        if len(ends) > MOST_GROUPS:
-            raise refusal(operator.name, GROUPED, started(left._array.device_index).soc_name,
-                          f"it takes {MOST_GROUPS} groups")
+        index = left._array.device_index
+        types = tuple([rows._array.dtype if p.name in ("x", "weight", "out") else None for p in signature(GROUPED)])
+        if len(ends) > MOST_GROUPS or not is_offered(GROUPED, index, types):
+            raise refusal(operator.name, GROUPED, started(index).soc_name, f"it is not there for {len(ends)} groups")
         run(GROUPED, ([rows._array], [right.contiguous()._array], *[None] * 6, cast(ends, int64)._array, *[None] * 3,
                       ONE_RESULT, ALONG_SUM if along_sum else ALONG_ROWS, ENDS, 0, [made._array], None, None),
             operator.name)

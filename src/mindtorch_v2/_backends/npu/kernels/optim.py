@@ -16,11 +16,10 @@ from ...._core.tensor import Tensor
 from ...._dispatch.registry import Operator
 from ...._ops.fused_steps import FusedStep
 from ..array import NpuArray, empty
-from ..chips import way
 from ..facts import signature
 from ..families import cast, given, wrap_npu
-from ..launch import run
-from ..runtime import Runtime, at_stop, started
+from ..launch import is_offered, run
+from ..runtime import Runtime, at_stop
 from .operators import call, number_of
 
 SYMBOL = "aclnnApplyAdamWV2"
@@ -92,7 +91,7 @@ def _has_step(parameter: Tensor) -> bool:
     """Whether this chip has the operator of a whole step in the parameter's type."""
     kind = parameter._array.dtype
     types = tuple([kind if p.name == "varRef" else None for p in signature(SYMBOL)])
-    return kind.itemsize <= 4 and way(SYMBOL, started(parameter._array.device_index).chip, types) is None
+    return kind.itemsize <= 4 and is_offered(SYMBOL, parameter._array.device_index, types)
 
 
 def _launch(name: str, values: NpuArray, gradient: NpuArray, states: Sequence[NpuArray], number: int, lr: float,
