@@ -114,3 +114,12 @@ def test_topk_of_equal_elements_is_one_for_compiled_code_and_for_python():
                 if k * select.FEW_OF > array.shape[1]:
                     np.testing.assert_array_equal(indices.numpy(), made[1][..., 0])
                     np.testing.assert_array_equal(values.numpy(), made[0][..., 0])
+
+
+@pytest.mark.parametrize("length", [5, 64, 301])
+def test_medians_are_those_of_equal_elements_in_their_order(length):
+    array = RNG.integers(0, 4, (3, length)).astype(np.float32)
+    x, middle = torch.from_numpy(array), (length - 1) // 2
+    for _ in range(2):
+        np.testing.assert_array_equal(x.median(1)[1].numpy(), np.argsort(array, 1, kind="stable")[:, middle])
+        np.testing.assert_array_equal(x.t().nanmedian(0)[1].numpy(), np.argsort(array, 1, kind="stable")[:, middle])

@@ -222,19 +222,26 @@ op(f"kthvalue(Tensor self, int k, int dim=-1, {_CHOSEN}",
                        0)), out=Out("exact", "output values must be of same type as input"))
 
 
+def _steady_kth_index(xp: Any, array: Any, k: int, dim: int) -> Any:
+    """Indices of the k-th smallest where equal elements are sorted in the order they have, as PyTorch's medians do."""
+    value = xp.take_along_axis(array, _kth_index(xp, array, k, dim), dim)
+    rank = k - (array < value).sum(dim, keepdims=True)
+    return xp.argmax((array == value).cumsum(dim) > rank, dim, keepdims=True)
+
+
 def _median_indices(xp: Any, array: Any, dim: int, ignore_nan: bool) -> Any:
     """Where the lower median lies: the first NaN if there is one, unless those are ignored."""
     length = array.shape[dim]
     if array.dtype.kind != "f":
-        return _kth_index(xp, array, (length - 1) // 2, dim)
+        return _steady_kth_index(xp, array, (length - 1) // 2, dim)
     unknown = xp.isnan(array)
     if not unknown.any():
-        return _kth_index(xp, array, (length - 1) // 2, dim)
+        return _steady_kth_index(xp, array, (length - 1) // 2, dim)
     if ignore_nan:
         known = length - unknown.sum(dim, keepdims=True)
         return xp.take_along_axis(xp.argsort(array, dim, kind="stable"), xp.maximum(known - 1, 0) // 2, dim)
     first = xp.argmax(unknown, dim, keepdims=True)
-    return xp.where(unknown.any(dim, keepdims=True), first, _kth_index(xp, array, (length - 1) // 2, dim))
+    return xp.where(unknown.any(dim, keepdims=True), first, _steady_kth_index(xp, array, (length - 1) // 2, dim))
 
 
 def _full_median_spec(self: Tensor) -> Spec:
