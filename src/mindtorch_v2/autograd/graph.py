@@ -1,5 +1,6 @@
 """A look into the recorded graph, and hooks on it."""
 
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -102,22 +103,23 @@ def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable, *, mode: s
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
     edges = [edge_for(t) for t in tensors]
-    state: dict[str, Any] = {"pass": None, "grads": [], "left": 0}
+    states: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()  # of each backward pass
+    lock = threading.Lock()  # passes may run in several threads
 
     def hook_of(i: int) -> Callable:
         def hook(grad: Tensor) -> None:
             current = modes.__dict__["backward_pass"]
-            first = state["pass"] is not current
-            if first:
-                taking_part = sum(current.will_run(e) for e in edges if e is not None)
-                state.update({"pass": current, "grads": [None] * len(tensors), "left": taking_part})
-            if mode == "any":
-                if first:
-                    fn(grad)
-                return
-            state["grads"][i] = grad
-            state["left"] -= 1
-            if not state["left"]:
+            with lock:
+                state = states.get(current)
+                first = state is None
+                if state is None:
+                    taking_part = sum(current.will_run(e) for e in edges if e is not None)
+                    state = states[current] = {"grads": [None] * len(tensors), "left": taking_part}
+                state["grads"][i] = grad
+                state["left"] -= 1
+            if mode == "any" and first:
+                fn(grad)
+            elif mode == "all" and not state["left"]:
                 fn(state["grads"])
 
         return hook

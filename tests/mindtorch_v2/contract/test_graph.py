@@ -1,5 +1,6 @@
 """torch.autograd.graph and torch.autograd.functional: edges, hooks over several tensors, Jacobians."""
 
+import threading
 from collections import OrderedDict
 
 import pytest
@@ -274,3 +275,22 @@ def test_variable_makes_leaves() -> None:
         torch.autograd.Variable(data, foo=1)
     with pytest.raises(RuntimeError, match="Only Tensors of floating point and complex dtype can require gradients"):
         torch.autograd.Variable(torch.ones(2, dtype=torch.int64), requires_grad=True)
+
+
+def test_hooks_over_several_tensors_tell_passes_of_threads_apart() -> None:
+    x, y = leaf(1.0), leaf(2.0)
+    every: list[int] = []
+    first: list[int] = []
+    graph.register_multi_grad_hook((x, y), lambda grads: every.append(sum(g is not None for g in grads)))
+    graph.register_multi_grad_hook((x, y), lambda grad: first.append(1), mode="any")
+
+    def run() -> None:
+        for _ in range(20):
+            (x * y).sum().backward()
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert every == [2] * 80 and len(first) == 80
