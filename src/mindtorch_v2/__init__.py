@@ -181,8 +181,9 @@ _ATTRIBUTES = {
                      dequantize fake_quantize_per_channel_affine fake_quantize_per_tensor_affine int_repr
                      q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point
                      quantize_per_channel quantize_per_tensor quantize_per_tensor_dynamic""",
-    "_core.checks": """_assert _assert_async _check _check_index _check_is_size _check_not_implemented _check_tensor_all
-                  _check_tensor_all_with _check_type _check_value _check_with""",
+    "_core.checks": """_assert _assert_async _assert_tensor_metadata _check _check_index _check_is_size
+                  _check_not_implemented _check_tensor_all _check_tensor_all_with _check_type _check_value
+                  _check_with""",
     "_C": "DispatchKey DisableTorchFunction DisableTorchFunctionSubclass PyTorchFileReader PyTorchFileWriter",
     "futures": "Future",
     "_compile": "_disable_dynamo compile",

@@ -84,6 +84,7 @@ def _addmm_activation(
 ) -> Tensor: ...
 from ._core.checks import _assert as _assert
 from ._core.checks import _assert_async as _assert_async
+from ._core.checks import _assert_tensor_metadata as _assert_tensor_metadata
 from ._core.checks import _check as _check
 from ._core.checks import _check_index as _check_index
 from ._core.checks import _check_is_size as _check_is_size

@@ -22,6 +22,19 @@ def _assert_async(condition: Any, message: str = "Expected Tensor with single no
         raise RuntimeError(message)
 
 
+def _assert_tensor_metadata(a: Tensor, size: Any = None, stride: Any = None, dtype: Any = None, *, device: Any = None,
+                            layout: Any = None) -> None:
+    """Raises unless a tensor is as described; what is None is not looked at."""
+    for name, expected, found in (("sizes", size, a.shape), ("strides", stride, a.stride()), ("dtype", dtype, a.dtype),
+                                  ("device", device, a.device), ("layout", layout, a.layout)):
+        if expected is None:
+            continue
+        if name in ("sizes", "strides"):
+            expected, found = list(expected), list(found)  # noqa: PLW2901
+        if expected != found and str(expected) != str(found):
+            raise RuntimeError(f"Tensor {name} mismatch! Expected: {expected}, Got: {found}")
+
+
 def _check_with(error_type: type[Exception], cond: Any, message: Callable[[], Any] | None = None) -> None:
     """Raises an error of that type, with the text that `message` makes, unless the condition holds."""
     if not isinstance(cond, bool):
