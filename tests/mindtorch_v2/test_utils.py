@@ -468,6 +468,7 @@ def test_a_tensor_is_as_described() -> None:
     torch._assert_tensor_metadata(x, [2, 3], (3, 1), torch.float32, device="cpu", layout=torch.strided)
     torch._assert_tensor_metadata(x)
     for options, text in (({"size": [3]}, r"sizes mismatch! Expected: \[3\], Got: \[2, 3\]"),
-                          ({"stride": [1]}, "strides"), ({"dtype": torch.int32}, "dtype"), ({"device": "meta"}, "device mismatch! Expected: meta")):
+                          ({"stride": [1]}, "strides"), ({"dtype": torch.int32}, "dtype"),
+                          ({"device": "meta"}, "device mismatch! Expected: meta")):
         with pytest.raises(RuntimeError, match=f"Tensor {text}"):
             torch._assert_tensor_metadata(x, **options)

@@ -25,13 +25,11 @@ def _assert_async(condition: Any, message: str = "Expected Tensor with single no
 def _assert_tensor_metadata(a: Tensor, size: Any = None, stride: Any = None, dtype: Any = None, *, device: Any = None,
                             layout: Any = None) -> None:
     """Raises unless a tensor is as described; what is None is not looked at."""
-    for name, expected, found in (("sizes", size, a.shape), ("strides", stride, a.stride()), ("dtype", dtype, a.dtype),
-                                  ("device", device, a.device), ("layout", layout, a.layout)):
-        if expected is None:
-            continue
-        if name in ("sizes", "strides"):
-            expected, found = list(expected), list(found)  # noqa: PLW2901
-        if expected != found and str(expected) != str(found):
+    numbers = (None if given is None else list(given) for given in (size, stride))
+    wanted = zip(("sizes", "strides", "dtype", "device", "layout"), (*numbers, dtype, device, layout),
+                 (list(a.shape), list(a.stride()), a.dtype, a.device, a.layout), strict=True)
+    for name, expected, found in wanted:
+        if expected is not None and expected != found and str(expected) != str(found):
             raise RuntimeError(f"Tensor {name} mismatch! Expected: {expected}, Got: {found}")
 
 
