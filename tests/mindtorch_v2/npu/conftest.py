@@ -56,6 +56,15 @@ def running(chip: str = "A2") -> Iterator[Any]:
     assert machine.counts() == {}
 
 
+@pytest.fixture(scope="session", autouse=True)
+def old_objects_apart() -> Iterator[None]:
+    """What was there before these tests is not gone through after each of them."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture
 def npu() -> Iterator[Any]:
     """A machine of a test's own: no duty may be neglected, and nothing left behind."""
