@@ -215,21 +215,21 @@ class Twin(Tensor):
     @property  # type: ignore[misc]
     def requires_grad(self) -> bool:  # type: ignore[override]
         """No, in a composite, which is planned where nothing needs grad; families do not know that."""
-        if "recorder" not in modes.__dict__:
+        if "plan_recorder" not in modes.__dict__:
             raise Unplannable
         return False
 
     def detach(self) -> Any:
         """A result on the way is itself detached, since nothing is recorded; not an argument, nor a view."""
-        recorder = modes.__dict__.get("recorder")
+        recorder = modes.__dict__.get("plan_recorder")
         if recorder is None or self._base is None and recorder.numbers.get(id(self)) not in recorder.inputs:
             return self
         return recorder.run(registry.get("detach"), (self,))
 
     def __bool__(self) -> bool:
-        if "recorder" not in modes.__dict__ or self._array.size != 1:
+        if "plan_recorder" not in modes.__dict__ or self._array.size != 1:
             raise Unplannable
-        return modes.__dict__["recorder"].outcome(self)
+        return modes.__dict__["plan_recorder"].outcome(self)
 
 
 def twin_of(value: Any) -> Any:
@@ -376,7 +376,7 @@ class Recorder:
 def _recording_kernel(operator: Operator) -> Callable:
     if operator.is_composite:
         return operator.kernels[DispatchKey.Meta]
-    return lambda *args: modes.__dict__["recorder"].run(operator, args)
+    return lambda *args: modes.__dict__["plan_recorder"].run(operator, args)
 
 
 registry.register_for_all(DispatchKey.Planning, PerOperator(_recording_kernel))
@@ -385,14 +385,14 @@ registry.register_for_all(DispatchKey.Planning, PerOperator(_recording_kernel))
 def composite_plan(operator: Operator, function: Callable, args: tuple) -> Callable:
     """The plan of a composite for the layouts of these arguments."""
     twins = twin_of(args)
-    if "recorder" in modes.__dict__:  # computing for another recording
+    if "plan_recorder" in modes.__dict__:  # computing for another recording
         raise Unplannable
-    recorder = modes.__dict__["recorder"] = Recorder(twins, args)
+    recorder = modes.__dict__["plan_recorder"] = Recorder(twins, args)
     try:
         with changed_modes(include=PLAN_MASK, grad_enabled=False):
             made = tried(function, *twins)
     finally:
-        del modes.__dict__["recorder"]
+        del modes.__dict__["plan_recorder"]
     if not recorder.steps:
         raise Trivial
     plan = _Writer(operator, recorder, twins, _mapped(recorder.slot, made), function).function()
