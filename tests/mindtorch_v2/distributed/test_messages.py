@@ -1,5 +1,7 @@
 """Messages from one process to another."""
 
+import time
+
 import pytest
 
 import mindtorch_v2 as torch
@@ -85,6 +87,38 @@ def test_batches(together):
             dist.batch_isend_irecv([1])
 
     together(3, work)
+
+
+class Contended:
+    """A lock that another thread has whenever it is asked for in passing."""
+
+    def __init__(self, lock):
+        self.lock = lock
+
+    def acquire(self, blocking=True):
+        return blocking and self.lock.acquire()
+
+    def __enter__(self):
+        return self.lock.__enter__()
+
+    def __exit__(self, *details):
+        return self.lock.__exit__(*details)
+
+
+def test_the_last_message_of_a_rank_that_has_left_arrives(together):
+    def work(rank):
+        if rank == 0:
+            dist.send(torch.ones(2), 1)
+            return
+        mail = dist.group.WORLD._get_backend(torch.device("cpu"))._mail
+        while not mail._segment.how_it_ended(0):
+            time.sleep(0.01)
+        mail._lock = Contended(mail._lock)
+        got = torch.zeros(2)
+        dist.recv(got, 0)
+        assert got.tolist() == [1, 1]
+
+    together(2, work)
 
 
 def test_what_is_refused(together):

@@ -180,13 +180,10 @@ class Mail:
     def _move(self) -> list[LaneWork]:
         """Moves as many bytes as there is room for; gives the works that are done by it."""
         done: list[LaneWork] = []
-        if not self._lock.acquire(blocking=False):
-            return done  # another thread is at it
-        try:
+        # If another thread is at it, what that has moved counts too: a message may be the last of a rank that has left.
+        with self._lock:
             moved = [rank for rank, queue in self._sending.items() if queue and self._push(rank, queue, done)]
             moved += [rank for rank, inbox in self._inboxes.items() if self._pull(rank, inbox, done)]
-        finally:
-            self._lock.release()
         if moved:
             self._segment.ring(moved)
         return done
