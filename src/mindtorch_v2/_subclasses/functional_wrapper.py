@@ -318,11 +318,9 @@ class _Call:
         """Raises what the operator itself would, of shapes and types that do not fit."""
         if self.function.namespace != "aten" or self.function._overloadname.endswith("out"):
             return
-        def without_elements(tensor: Tensor) -> Tensor:
-            return _empty_strided(tensor)
-
+        # One that looks at elements cannot be asked without them: what it refuses is told when it runs.
         with changed_modes(include=modes.include & ~TORCH_DISPATCH_MASK), contextlib.suppress(NotImplementedError):
-            args, kwargs = tree_map_only(Tensor, without_elements, (self.args, self.kwargs))
+            args, kwargs = tree_map_only(Tensor, _empty_strided, (self.args, self.kwargs))
             if not any(getattr(leaf, "manual_seed", None) for leaf in tree_leaves((args, kwargs))):
                 self.function(*args, **kwargs)
 

@@ -17,6 +17,19 @@ def before(a, b, descending, nans):
     return a < b
 
 
+@function
+def put(values, indices, o, j, end, value, place, descending, nans):
+    """Where an element comes to stand in a row that is sorted up to `end`, once those behind it have moved on."""
+    at = end
+    while at > 0 and before(value, values[o, at - 1, j], descending, nans):
+        values[o, at, j] = values[o, at - 1, j]
+        indices[o, at, j] = indices[o, at - 1, j]
+        at -= 1
+    values[o, at, j] = value
+    indices[o, at, j] = place
+    return at
+
+
 @kernel
 def sort(values, indices, x, *, descending, nans):
     """Sorts rows, equal elements in the order they have."""
@@ -24,14 +37,7 @@ def sort(values, indices, x, *, descending, nans):
     for row in parallel(x.shape[0] * inner, length * length):
         o, j = row // inner, row % inner
         for i in range(length):
-            value = x[o, i, j]
-            at = i
-            while at > 0 and before(value, values[o, at - 1, j], descending, nans):
-                values[o, at, j] = values[o, at - 1, j]
-                indices[o, at, j] = indices[o, at - 1, j]
-                at -= 1
-            values[o, at, j] = value
-            indices[o, at, j] = i
+            put(values, indices, o, j, i, x[o, i, j], i, descending, nans)
 
 
 @kernel

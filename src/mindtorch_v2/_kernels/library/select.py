@@ -6,7 +6,7 @@ of three and insertion into short stretches. Rows lie along the middle dimension
 """
 
 from ..language import function, kernel, local, parallel
-from .order import before
+from .order import before, put
 
 FEW_OF = 64  # a heap is used for one element of so many, or fewer
 STRETCH = 16  # elements that insertion sorts, and not partitions
@@ -144,13 +144,7 @@ def best_kept(values, indices, x, o, j, k, largest, nans):
     for i in range(x.shape[1]):
         value = x[o, i, j]
         if i < k or before(value, values[o, k - 1, j], largest, nans):
-            at = min(i, k - 1)
-            while at > 0 and before(value, values[o, at - 1, j], largest, nans):
-                values[o, at, j] = values[o, at - 1, j]
-                indices[o, at, j] = indices[o, at - 1, j]
-                at -= 1
-            values[o, at, j] = value
-            indices[o, at, j] = i
+            put(values, indices, o, j, min(i, k - 1), value, i, largest, nans)
     last, equal = values[o, k - 1, j], -1
     for i in range(x.shape[1]):
         equal += 0 if before(x[o, i, j], last, largest, nans) or before(last, x[o, i, j], largest, nans) else 1

@@ -47,7 +47,7 @@ def topk(self: Any, k: int, dim: int, largest: bool, sorted: bool) -> Any:
     if launched(written, _rows(made[0], dim), _rows(made[1], dim), made[2], rows, **constants):
         return made[:2]
     if self.size > _STEPS or not _has_equal(rows, k, largest):
-        return None  # NumPy finds the same
+        return None  # NumPy finds the same, or takes other equal ones of very many (docs/differences.md)
     stepped = np.empty(shape, self.dtype), np.empty(shape, np.int64)
     written(_rows(stepped[0], dim), _rows(stepped[1], dim), made[2], rows, **constants)
     return stepped
