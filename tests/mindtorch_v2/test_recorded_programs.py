@@ -1,7 +1,9 @@
 """Array functions recorded as programs (_backends/cuda/recording.py), their steps replayed on the host."""
 
+import ast
 import ctypes
 import functools
+import pathlib
 import warnings
 from typing import Any
 
@@ -27,11 +29,12 @@ from mindtorch_v2._backends.cuda.recording import (
     Taken,
     evaluated,
 )
-from mindtorch_v2._backends.cuda.written import preparing, source_of, spread_out
+from mindtorch_v2._backends.cuda.written import _OTHERS, preparing, source_of, spread_out
 from mindtorch_v2._core.dtype import REDUCED
 from mindtorch_v2._dispatch.keys import CPU_MASK
 from mindtorch_v2._kernels.language import flat
 from mindtorch_v2._ops._declare.families import ArrayFamily, Parts, Pointwise
+from mindtorch_v2._ops._declare.op import DECLARATIONS
 
 RECORDED = {name: d for name, d in samples.sampled().items()
             if isinstance(d.family, (ArrayFamily, Pointwise)) and not samples.draws(d)}
@@ -200,6 +203,47 @@ def test_kernels_of_the_language_run_as_steps(declaration: Declaration) -> None:
             source = source_of(step)
             assert "launched(" in source.text and source.grid[0] > 0
         assert steps
+
+
+def test_every_name_imported_for_cuda_exists() -> None:
+    """Modules that need a GPU to be imported are read only, the shared ones where `..` is _backends/cuda."""
+    folder = pathlib.Path(torch.__file__).parent / "_backends" / "cuda"
+    prepared = [path for path in folder.parent.joinpath("cpu", "kernels").glob("*.py")
+                if path.stem not in (*_OTHERS, "__init__")]
+    read = [(path, path.parent) for path in folder.rglob("*.py")] + [(path, folder / "kernels") for path in prepared]
+    missing = []
+    for path, package in read:
+        for part in ast.walk(ast.parse(path.read_text())):
+            if isinstance(part, ast.ImportFrom) and part.level > (path in prepared):
+                module = package.joinpath(*[".."] * (part.level - 1), *(part.module or "").split(".")).resolve()
+                missing += [f"{path.name}: {part.module}.{a.name}" for a in part.names if not _has(module, a.name)]
+    assert len(prepared) > 10 and not missing
+
+
+def _has(module: pathlib.Path, name: str) -> bool:
+    """Whether a module, by its path without the ending, has a name at its top, or is a package with such a module."""
+    if module.joinpath(f"{name}.py").exists() or module.joinpath(name, "__init__.py").exists():
+        return True
+    file = module / "__init__.py" if module.is_dir() else module.with_suffix(".py")
+    return file.exists() and name in _names_of(file)
+
+
+@functools.cache
+def _names_of(file: pathlib.Path) -> set[str]:
+    found = set()
+    for part in ast.walk(ast.parse(file.read_text())):
+        if isinstance(part, (ast.FunctionDef, ast.ClassDef)):
+            found.add(part.name)
+        elif isinstance(part, ast.alias):
+            found.add(part.asname or part.name)
+        elif isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+            found.add(part.id)
+    return found
+
+
+def test_what_prepares_calls_of_the_cpu_prepares_them_for_cuda_too() -> None:
+    named = {d.kernels["cpu"] for d in DECLARATIONS.values() if d.kernels.get("cpu")}
+    assert len([name for name in named if preparing(name) is not None]) > 100
 
 
 def test_loops_whose_turns_do_not_meet_are_spread_out() -> None:

@@ -234,12 +234,14 @@ def test_statistics() -> None:
 def test_what_the_driver_has() -> None:
     room, total = torch.cuda.mem_get_info()
     assert 0 < room <= total == torch.cuda.mem_get_info("cuda:0")[1]
-    a = taken(256 * MiB)
-    assert free() <= room - 256 * MiB
+    block = room // 4
+    half_gone = room - block // 2  # other processes take and give memory of the device too, but less
+    a = taken(block)
+    assert free() <= half_gone
     del a
-    assert free() <= room - 256 * MiB  # kept
+    assert free() <= half_gone  # kept
     torch.cuda.empty_cache()
-    assert free() > room - 256 * MiB
+    assert free() > half_gone
 
 
 @pytest.mark.parametrize("name", ["mlp, adamw", "lstm, adamw", "resnet, sgd"])
