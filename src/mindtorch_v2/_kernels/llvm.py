@@ -5,6 +5,7 @@ and fills a frame (one word a field), `limits` computes how many turns the paral
 `team` is what each of several threads runs.
 """
 
+import functools
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -492,6 +493,7 @@ class Body:
 SHARED = ("mindtorch_alike", "mindtorch_spread")
 
 
+@functools.cache
 def shared_functions() -> str:
     """The functions that entries of kernels share, as a module's text."""
     from .language import read_function

@@ -339,6 +339,37 @@ print(order, [str(w.message)[:30] for w in caught])
         "[(1, True), (3, True)] ['a kernel could not be compiled']\n")
 
 
+@pytest.mark.parametrize("in_background", [False, True])
+def test_kernels_are_parsed_by_the_thread_that_asks_where_python_has_one_parser(in_background, folder):
+    program = f"""
+import ast, threading
+from mindtorch_v2._backends.cpu.jit import calls
+machine._PARSES_IN_BACKGROUND = {in_background}
+parse, threads = ast.parse, set()
+def noted(text, **mode):
+    if not mode:  # a kernel, no value of a schema
+        threads.add(threading.current_thread().name)
+    return parse(text, **mode)
+ast.parse = noted
+done, was_done = threading.Event(), calls.Code._done
+def ended(self, addresses):
+    was_done(self, addresses)
+    threads.add("compiled by " + threading.current_thread().name)
+    done.set()
+calls.Code._done = ended
+x = torch.arange(64.0).reshape(8, 8)
+x.topk(3)
+x.topk(3)
+assert done.wait(100)
+print(sorted(threads))
+"""
+    parser = "mindtorch_v2 compiler" if in_background else "MainThread"
+    expected = str(sorted({parser, "compiled by mindtorch_v2 compiler"})) + "\n"
+    assert printed(program, folder) == expected  # the code is made
+    on_disk = printed(program, folder)
+    assert on_disk == "['compiled by mindtorch_v2 compiler']\n"
+
+
 def test_a_program_may_end_while_kernels_are_compiled(folder):
     program = """
 for number in range(20):

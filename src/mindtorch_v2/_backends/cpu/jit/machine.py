@@ -174,13 +174,22 @@ def sources() -> str | None:
 @functools.cache
 def _runtime() -> dict[str, int]:
     """The addresses of the functions that kernels share."""
-    shared = load(llvm.shared_functions, llvm.SHARED, known_as=lambda: f"shared {sources()}" if sources() else None)
+    shared = load(llvm.shared_functions, llvm.SHARED, known_as=_shared_name)
     return load(threads.runtime_ir(), threads.FUNCTIONS) | shared
+
+
+def _shared_name() -> str | None:
+    return f"shared {sources()}" if sources() else None
 
 
 def _address(name: str) -> int | None:
     """Where a name lies that compiled code declares."""
     return _runtime()[name] if name in threads.FUNCTIONS or name in llvm.SHARED else symbols.address(name)
+
+
+def _key(text: str) -> str:
+    """The name on disk of the code that is made of this IR, or that is known by this name."""
+    return hashlib.blake2b(f"{_identity()}\n{text}".encode(), digest_size=20).hexdigest()
 
 
 def load(
@@ -198,7 +207,7 @@ def load(
         name = None if known_as is None else known_as()
         if name is None and not isinstance(ir, str):
             ir = ir()
-        key = hashlib.blake2b(f"{_identity()}\n{name or ir}".encode(), digest_size=20).hexdigest()
+        key = _key(name or str(ir))
         code = cache.read(key) if persistent else None
         if code is None:
             ir = ir if isinstance(ir, str) else ir()
@@ -237,6 +246,9 @@ def callable_from(address: int, name: str) -> Callable[..., Any]:
 # in the background ---------------------------------------------------------------------------------------------------
 
 _SWITCH = 5e-5  # seconds
+# Python up to 3.11.7 has one counter for all threads that parse: a program's own `ast.parse` would fail beside a thread
+# that parses kernels ("AST constructor recursion depth mismatch"). There the thread that asks for them makes their IR.
+_PARSES_IN_BACKGROUND = sys.version_info >= (3, 11, 8)
 _usual = sys.getswitchinterval()
 _Job = tuple[
     Callable[[], str],
@@ -261,9 +273,30 @@ def load_in_background(
 
     Unless it is not needed any more when its turn comes.
     """
+    if not _PARSES_IN_BACKGROUND:
+        try:
+            _make_shared_functions()
+            ir = _made(ir, known_as)
+        except Exception as error:
+            warn_of(error)
+            return
     with _queueing:
         _jobs.append((ir, names, done, known_as, is_needed))
         _start_worker()
+
+
+@functools.cache
+def _make_shared_functions() -> None:
+    _made(llvm.shared_functions, _shared_name)
+
+
+def _made(ir: Callable[[], str], known_as: Callable[[], str | None] | None) -> Callable[[], str]:
+    """The IR made now, unless it is known that it will not be needed: its code lies on disk."""
+    name = None if known_as is None else known_as()
+    if name is not None and elf.usable() and cache.read(_key(name)) is not None:
+        return ir
+    text = ir()
+    return lambda: text
 
 
 def warn_of(error: Exception) -> None:
