@@ -1,16 +1,29 @@
 """torch.fx: tracing, graphs and their code, running them node by node."""
 
 import copy
+import enum
 import math
 import operator
 import pickle
+import typing
 
 import pytest
 
 import mindtorch_v2 as torch
 from mindtorch_v2 import fx, nn
 from mindtorch_v2.fx import subgraph_rewriter
+from mindtorch_v2.fx.experimental.proxy_tensor import make_fx
+from mindtorch_v2.fx.experimental.rewriter import RewritingTracer
+from mindtorch_v2.fx.immutable_collections import immutable_dict, immutable_list
+from mindtorch_v2.fx.node import _format_arg
+from mindtorch_v2.fx.passes.dialect.common.cse_pass import CSEPass, get_CSE_banned_ops
+from mindtorch_v2.fx.passes.infra.pass_manager import (
+    PassManager,
+    pass_result_wrapper,
+    this_before_that_pass_constraint,
+)
 from mindtorch_v2.fx.passes.utils.matcher_utils import SubgraphMatcher
+from mindtorch_v2.utils import _pytree as pytree
 
 
 @fx.wrap
@@ -362,3 +375,245 @@ def test_code_names_operators_where_programs_find_them():
     assert "torch.ops.profiler._record_function_enter('mine')" in module.code
     assert "torch.ops.aten.neg.default(x)" in module.code
     assert module(torch.ones(1)).item() == -1.0
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+class Named(typing.NamedTuple):
+    left: object
+    right: object
+
+
+@fx.wrap
+def leaf(x, more):
+    return x
+
+
+def test_arguments_of_a_node_are_assigned_and_not_changed():
+    graph = fx.symbolic_trace(lambda x: leaf([x, 1], {"a": x})).graph
+    node = next(n for n in graph.nodes if n.op == "call_function")
+    assert type(node.args[0]) is immutable_list and type(node.args[1]) is immutable_dict
+    for change in (lambda: node.args[0].append(2), lambda: node.args[1].update(b=1), lambda: node.kwargs.pop("a")):
+        with pytest.raises(TypeError, match=r"does not support mutation. If you are attempting to modify the kwargs"):
+            change()
+    assert pickle.loads(pickle.dumps(node.args[0][1:])) == [1]
+    assert pytree.tree_map(lambda v: v, immutable_dict(a=immutable_list([1]))) == {"a": [1]}
+
+
+def test_values_that_code_writes_in_their_own_way():
+    def function(x, y: typing.List[str], z: list[int]) -> typing.Dict[str, torch.Tensor]:  # noqa: UP006
+        return leaf(Named(x, Colour.RED), 1)
+
+    made = fx.symbolic_trace(function)
+    assert "y : typing_List[str], z : list[int]) -> typing_Dict[str,torch.Tensor]:" in made.code
+    assert "(x, Colour.RED)" in made.code
+    assert [n.target for n in made.graph.nodes if n.op == "call_function"] == [Named, leaf]
+    assert made(3, [], []) == Named(3, Colour.RED)
+    assert f" from {__file__}:" in made.forward.__code__.co_filename
+    assert _format_arg([1, (2,), {"a": 3}]) == "[1, (2,), {a: 3}]"
+
+
+def test_a_specialised_argument_keeps_its_default_and_is_checked_where_it_can_be():
+    def function(x, val=None):
+        return x if val is None else x + val
+
+    made = fx.symbolic_trace(function, {"val": None})
+    assert made(2) == 2
+    with pytest.raises(AssertionError, match="val has been specialized to have value None but got another value"):
+        made(2, 3)
+    with pytest.warns(UserWarning, match="Was not able to add assertion to guarantee correct input f"):
+        made = fx.symbolic_trace(lambda a, f: f(a), {"f": lambda x: x * 2})
+    assert made(3, None) == 6
+
+
+def test_keys_of_dicts_and_functions_to_trace_are_checked():
+    with pytest.raises(RuntimeError, match="used as an argument cannot contain a Node. Got key: x"):
+        fx.symbolic_trace(lambda x: leaf({x: x}, 1))
+    tracer = fx.Tracer()
+    tracer.traced_func_name = "nope"
+    with pytest.raises(AssertionError, match="traced_func_name=nope doesn't exist in Linear"):
+        tracer.trace(nn.Linear(2, 2))
+
+
+def test_nodes_say_where_they_come_from():
+    class Inner(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = nn.ModuleDict({"PascalCase": nn.ReLU()})
+
+        def forward(self, x):
+            part = self.parts["PascalCase"]
+            return part(part(x))
+
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Inner()
+
+        def forward(self, x):
+            return abs(self.inner(x))
+
+    tracer = fx.Tracer()
+    tracer.record_stack_traces = True
+    module = Outer()
+    graph = tracer.trace(module)
+    names = [node.name for node in graph.nodes]
+    assert names == ["x", "inner_parts_pascal_case", "inner_parts_pascal_case_1", "abs_1", "output"]
+    first, second, last = [node for node in graph.nodes][1:4]
+    assert list(first.meta["nn_module_stack"]) == ["inner", "inner.parts.PascalCase"]
+    assert list(second.meta["nn_module_stack"].items())[1] == ("inner.parts.PascalCase@1",
+                                                               ("inner.parts.PascalCase", nn.ReLU))
+    assert "nn_module_stack" not in last.meta and last.target is operator.abs
+    assert "return part(part(x))" in first.stack_trace and "return abs(" in first.stack_trace
+    again = fx.Transformer(fx.GraphModule(module, graph)).transform()
+    assert [n.stack_trace for n in again.graph.nodes][1:4] == [n.stack_trace for n in graph.nodes][1:4]
+    copied = copy.deepcopy(tracer)
+    assert str(copied.graph) == str(graph) and copied.graph is not graph
+
+
+def test_shapes_of_parameters_may_decide():
+    class Chooses(nn.Module):
+        def __init__(self, size):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(size, 3))
+
+        def forward(self, x):
+            w = self.weight
+            small = w.shape[0] < 10 and w.size()[0] < 10 and w.dim() == 2 and w.ndim == 2 and w.numel() < 30
+            return x if small and w.nelement() < 30 else x + w
+
+    graphs = [fx.Tracer(param_shapes_constant=True).trace(Chooses(size)) for size in (5, 15)]
+    assert [len(graph.nodes) for graph in graphs] == [3, 4]
+    with pytest.raises(fx.proxy.TraceError, match="inputs to control flow"):
+        fx.symbolic_trace(Chooses(5))
+
+
+def test_what_a_graph_names_has_to_exist():
+    made = fx.symbolic_trace(nn.Sequential(nn.Linear(2, 2)))
+    with pytest.warns(UserWarning, match="Attempted to insert a get_attr Node with no underlying reference"):
+        made.graph.get_attr("absent")
+    with pytest.raises(AttributeError, match="has no attribute `absent`"):
+        made.graph.call_module("absent")
+
+
+def test_a_wrong_call_of_generated_code_is_shown(capfd):
+    made = fx.symbolic_trace(lambda x: torch.dot(x, x).relu())
+    with pytest.raises(TypeError, match="must be Tensor, not int"):
+        made(5)
+    shown = capfd.readouterr().err
+    assert "Call using an FX-traced Module, line 5 of the traced Module's generated forward function:" in shown
+    assert "    dot = torch.dot(x, x);  x = None\n\n~" in shown and " <--- HERE\n    relu = dot.relu()" in shown
+
+
+def test_operators_by_name_are_recorded():
+    made = fx.symbolic_trace(lambda x: (torch.ops.aten.sigmoid(x), torch.ops.aten.add.Tensor(x, 1)))
+    targets = [node.target for node in made.graph.nodes if node.op == "call_function"]
+    assert targets == [torch.ops.aten.sigmoid, torch.ops.aten.add.Tensor]
+    torch.testing.assert_close(made(torch.zeros(2)), (torch.full((2,), 0.5), torch.ones(2)))
+    with pytest.raises(TypeError, match="must be Tensor, not str"):
+        torch.ops.aten.sigmoid("x")
+
+
+def test_objects_of_proxyable_classes_are_constants():
+    class Pair(metaclass=fx.ProxyableClassMeta):
+        def __init__(self, left, right):
+            self.left, self.right = left, right
+
+        def add(self, other):
+            return Pair(self.left + other.left, self.right + other.right)
+
+    made = fx.symbolic_trace(lambda pair: pair.add(Pair(1, 2)))
+    assert (made(Pair(3, 4)).left, made(Pair(3, 4)).right) == (4, 6)
+    assert "_Pair_constant_0" in made.code
+
+
+def test_assertions_are_rewritten():
+    limit = 5
+
+    def checked(x, y: int, w=2):
+        assert y == limit, "another one"
+        return leaf(x, 1) * w
+
+    tracer = RewritingTracer()
+    made = fx.GraphModule(tracer.root, tracer.trace(checked))
+    assert torch._assert in [node.target for node in made.graph.nodes]
+    assert made(3, 5) == 6
+    with pytest.raises(AssertionError, match="another one"):
+        made(3, 6)
+
+    class Holds(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.BatchNorm1d(2)
+
+        def forward(self, x):
+            assert x.dim() == 2
+            return self.norm(x)
+
+    tracer = RewritingTracer()
+    targets = [node.target for node in tracer.trace(Holds()).nodes]
+    assert "norm" in targets and torch._assert in targets
+
+
+def test_equal_calls_become_one():
+    def function(x):
+        return x.sum(dim=1) + x.sum(dim=1, keepdim=False) + x.sum() + torch.rand_like(x) + torch.rand_like(x)
+
+    made = make_fx(function)(torch.ones(2, 2))
+    first = CSEPass(banned_ops=get_CSE_banned_ops())(made)
+    assert first.modified and len(first.graph_module.graph.nodes) == len(made.graph.nodes) - 1
+    assert not CSEPass(banned_ops=get_CSE_banned_ops())(first.graph_module).modified
+    changes = make_fx(lambda x: x.add_(1) + x.add_(1))(torch.ones(2))
+    assert not CSEPass()(changes).modified
+
+
+def test_passes_run_in_an_order_that_constraints_allow():
+    ran = []
+
+    def a(module):
+        ran.append("a")
+
+    def b(module):
+        ran.append("b")
+
+    module = fx.symbolic_trace(lambda x: x + 1)
+    one, two = pass_result_wrapper(b), pass_result_wrapper(a)
+    manager = PassManager([one, two], [this_before_that_pass_constraint(two, one)], steps=2)
+    assert manager(module).modified and ran == ["a", "b"] * 2
+    with pytest.raises(RuntimeError, match="Circular dependency detected"):
+        PassManager([one, two], [this_before_that_pass_constraint(one, two),
+                                 this_before_that_pass_constraint(two, one)])(module)
+    with pytest.raises(TypeError, match="should only take in one variable, a module"):
+        manager.add_checks(lambda one, two: None)
+    with pytest.raises(Exception, match=r"running the 'a' pass after the following passes: \['b'\]"):
+        PassManager([one, a])(module)
+
+
+def test_a_proxy_can_be_copied():
+    node = next(n for n in fx.symbolic_trace(lambda x: x * 2).graph.nodes if n.name == "mul")
+    copied = copy.deepcopy(fx.Proxy(node))
+    assert isinstance(copied, fx.Proxy) and copied.node is not node and copied.node.name == "mul"
+
+
+def test_generated_output_gets_the_nodes():
+    class Listing(fx.CodeGen):
+        def generate_output(self, output_args):
+            return f"return list({output_args!r})"
+
+    made = fx.symbolic_trace(lambda a, b: (a + b, b))
+    made.graph.set_codegen(Listing())
+    made.recompile()
+    assert made(1, 2) == [3, 2]
+
+
+def test_numbers_of_tensors_are_nodes():
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    x.meta["val"] = torch.empty_strided((2, 3), (5, 2), device="meta")
+    made = graph.create_size_node(x, 1), graph.create_stride_node(x, 0), graph.create_storage_offset_node(x)
+    graph.output(made)
+    assert [node.meta["val"] for node in made] == [3, 5, 0]
+    assert made[0].target is torch.ops.aten.sym_size.int
+    assert fx.GraphModule(nn.Module(), graph)(torch.ones(4, 7)) == (7, 7, 0)

@@ -20,6 +20,7 @@ from .absent import absent_function
 from .named_functions import NAMESPACES
 from .old_names import Tag
 
+_OF_SYMBOLS = ("sym_numel", "sym_size", "sym_storage_offset", "sym_stride")
 _PACKAGE = __name__.partition(".")[0]
 
 # Operators that subclasses of Tensor in other libraries name in tables of theirs.
@@ -42,14 +43,20 @@ def absent_operator(name: str) -> Any:
     return packet
 
 
+def _method_of(name: str) -> str:
+    """The method that an operator of ATen is: sizes as numbers that may be symbols are the sizes here."""
+    return name.removeprefix("sym_") if name in _OF_SYMBOLS else name
+
+
 class _NamedFunction:
     """A method of tensors that is an operator in ATen but none here; its overloads are itself."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = name
+        self.__module__ = "torch._ops.aten"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return getattr(Tensor, self.__name__)(*args, **kwargs)
+        return getattr(Tensor, _method_of(self.__name__))(*args, **kwargs)
 
     def __getattr__(self, overload: str) -> "_NamedFunction":
         if overload.startswith("__"):
@@ -60,6 +67,17 @@ class _NamedFunction:
 _named_function = functools.cache(_NamedFunction)
 
 
+def _answer_of_others(function: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """What an argument that is no tensor and has `__torch_function__` says to the call; else the error goes on."""
+    from ..overrides import handle_torch_function, has_torch_function
+    from ..utils._pytree import tree_leaves
+
+    given = tree_leaves((args, kwargs))
+    if not has_torch_function(given):
+        raise
+    return handle_torch_function(function, given, *args, **kwargs)
+
+
 class OpOverload:
     """One overload, callable. There is one object for each."""
 
@@ -68,6 +86,7 @@ class OpOverload:
         self._overloadname, self._qualified = overload, name
         self.namespace, _, self._opname = name.partition("::")
         self.__name__ = f"{self._opname}.{overload}"
+        self.__qualname__ = self.name()
         self.__module__ = f"torch._ops.{self.namespace}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -78,7 +97,11 @@ class OpOverload:
                                    f"{self._schema}")
             out = kwargs.pop("out")
             return write_out(self._operator, schema.bind(args, kwargs), out)
-        return call_bound(self._operator, schema.bind(args, kwargs))
+        try:
+            values = schema.bind(args, kwargs)
+        except TypeError:
+            return _answer_of_others(self, args, kwargs)
+        return call_bound(self._operator, values)
 
     op = __call__
 
@@ -210,7 +233,11 @@ class OpOverloadPacket:
             values = operator.schema.match(args, kwargs)
             if values is not None:
                 return call_bound(operator, values)
-        return call_bound(operators[0], operators[0].schema.bind(args, kwargs))
+        try:
+            values = operators[0].schema.bind(args, kwargs)
+        except TypeError:
+            return _answer_of_others(self, args, kwargs)
+        return call_bound(operators[0], values)
 
     def __getattr__(self, overload: str) -> OpOverload:
         if overload.startswith("__"):
@@ -253,7 +280,7 @@ class _OpNamespace(ModuleType):
         packet = packet_named(f"{self.name}::{op_name}")
         if op_name in _ABSENT.get(self.name, ()):
             return absent_operator(f"{self.name}.{op_name}")
-        function = getattr(Tensor, op_name, None)
+        function = getattr(Tensor, _method_of(op_name), None)
         if self.name == "aten" and not packet._operators() and callable(function) and not op_name.startswith("__"):
             return _named_function(op_name)
         if op_name in _COUNTED.get(self.name, ()):

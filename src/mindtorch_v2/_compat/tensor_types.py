@@ -210,9 +210,9 @@ def set_default_tensor_type(t: Any) -> None:
 
 
 def typename(obj: Any) -> str:
-    """The name of an object's type with its module; a tensor's old type name."""
+    """The name of a function or class with its module, of another object that of its type; a tensor's old type name."""
     if isinstance(obj, Tensor):
         return type_name(obj)
-    kind = obj if isinstance(obj, type) else type(obj)
-    module = kind.__module__
-    return kind.__qualname__ if module in ("", "builtins") else f"{module}.{kind.__qualname__}"
+    named = obj if hasattr(obj, "__qualname__") or hasattr(obj, "__name__") else type(obj)
+    module, name = getattr(named, "__module__", None) or "", getattr(named, "__qualname__", None) or named.__name__
+    return name if module in ("", "builtins") else f"{module}.{name}"

@@ -65,7 +65,13 @@ _STEPS: dict[str, Callable] = {LSTM: _lstm_step, GRU: _gru_step, RNN_TANH: funct
 def _composed(mode: str, input: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, w_hr: Any,
               batch_sizes: Sequence[int], reverse: bool) -> tuple:
     """A layer out of ordinary operators: derivatives of its derivative, complex types, devices without the kernel."""
-    steps = list(enumerate(linear(input, w_ih, b_ih).split(batch_sizes)))
+    return _over_steps(mode, linear(input, w_ih, b_ih).split(batch_sizes), h, c, w_hh, b_hh, w_hr, batch_sizes, reverse)
+
+
+def _over_steps(mode: str, from_inputs: Sequence[Any], h: Any, c: Any, w_hh: Any, b_hh: Any, w_hr: Any,
+                batch_sizes: Sequence[int], reverse: bool) -> tuple:
+    """A layer's outputs and last states, given what its input adds to the gates at each step."""
+    steps = list(enumerate(from_inputs))
     outputs: list[Any] = [None] * len(steps)
     for at, from_input in reversed(steps) if reverse else steps:
         size = batch_sizes[at]
@@ -340,11 +346,18 @@ def _layer(mode: str, input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: 
     return call_bound(_LAYER, (input, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, mode, batch_sizes, reverse))[:3]
 
 
+def _stepwise_layer(mode: str, input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, w_hr: Any,
+                    batch_sizes: tuple, reverse: bool) -> tuple:
+    """A layer for weights that answer `linear` themselves: they see one step at a time, a row for each sample."""
+    from_inputs = [linear(rows, w_ih, b_ih) for rows in input.split(batch_sizes)]
+    return _over_steps(mode, from_inputs, h0, c0, w_hh, b_hh, w_hr, batch_sizes, reverse)
+
+
 # layers on layers ----------------------------------------------------------------------------------------------------
 
 
 def _stacked(mode: str, rows: Any, batch_sizes: tuple, hx: Any, cx: Any, params: Sequence[Any], has_biases: bool,
-             num_layers: int, dropout: float, train: bool, bidirectional: bool) -> tuple:
+             num_layers: int, dropout: float, train: bool, bidirectional: bool, layer_of: Callable = _layer) -> tuple:
     """Output rows and last states of all layers, each fed with the outputs of the one below."""
     directions = 2 if bidirectional else 1
     projects = mode == LSTM and hx.shape[2] != cx.shape[2]
@@ -364,8 +377,8 @@ def _stacked(mode: str, rows: Any, batch_sizes: tuple, hx: Any, cx: Any, params:
             w_ih, w_hh, *rest = params[at * each : (at + 1) * each]
             w_hr = rest.pop() if projects else None
             b_ih, b_hh = rest or (None, None)
-            output, h, c = _layer(mode, rows, h_before[at], c_before[at], w_ih, w_hh, b_ih, b_hh, w_hr, batch_sizes,
-                                  direction == 1)
+            output, h, c = layer_of(mode, rows, h_before[at], c_before[at], w_ih, w_hh, b_ih, b_hh, w_hr, batch_sizes,
+                                    direction == 1)
             outputs.append(output)
             h_last.append(h)
             c_last.append(c)
@@ -377,14 +390,14 @@ def _stacked(mode: str, rows: Any, batch_sizes: tuple, hx: Any, cx: Any, params:
 
 
 def _padded(mode: str, input: Any, hx: Any, cx: Any, params: Sequence[Any], has_biases: bool, num_layers: int,
-            dropout: float, train: bool, bidirectional: bool, batch_first: bool) -> tuple:
+            dropout: float, train: bool, bidirectional: bool, batch_first: bool, layer_of: Callable = _layer) -> tuple:
     if batch_first:
         input = input.transpose(0, 1)
     steps, batch = input.shape[0], input.shape[1]
     if not steps:
         raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
     rows, *last = _stacked(mode, input.reshape(steps * batch, input.shape[-1]), (batch,) * steps, hx, cx, params,
-                           has_biases, num_layers, dropout, train, bidirectional)
+                           has_biases, num_layers, dropout, train, bidirectional, layer_of)
     output = rows.reshape(steps, batch, rows.shape[1])
     return output.transpose(0, 1) if batch_first else output, *last
 
@@ -393,6 +406,14 @@ def _lstm_states(hx: Sequence[Any]) -> Sequence[Any]:
     if len(hx) != 2:
         raise RuntimeError("lstm expects two hidden states")
     return hx
+
+
+def stepwise(mode: str, packed: bool, *args: Any) -> tuple:
+    """What the operator `mode` gives for weights that answer `linear` themselves."""
+    states = args[1 + packed]
+    hx, cx = _lstm_states(states) if mode == LSTM else (states, None)
+    settings = (hx, cx, *args[2 + packed :], _stepwise_layer)
+    return _stacked(mode, args[0], tuple(args[1].tolist()), *settings) if packed else _padded(mode, args[0], *settings)
 
 
 def _sample_weights(mode: str, inputs: int = 3, width: int = 2) -> list[Any]:

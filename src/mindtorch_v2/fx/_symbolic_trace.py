@@ -1,9 +1,13 @@
 """The tracer: runs a module's `forward` on proxies."""
 
 import builtins
+import copy
 import functools
 import inspect
 import math
+import warnings
+import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import ModuleType
@@ -14,14 +18,16 @@ import mindtorch_v2 as torch
 from ..nn import Module, Parameter, Sequential
 from .graph import Graph
 from .graph_module import GraphModule
-from .node import map_aggregate
-from .proxy import Proxy, TracerBase
+from .node import Node, map_aggregate
+from .proxy import ParameterProxy, Proxy, TracerBase
 
 __all__ = ["PH", "ProxyableClassMeta", "Tracer", "symbolic_trace", "wrap"]
 
 # (globals of a module, name) of the functions that `wrap` was called for
 _wrapped: dict[tuple[int, str], dict[str, Any]] = {}
 wrapped_names: set[str] = set()
+_proxyable_classes: weakref.WeakSet[type] = weakref.WeakSet()
+_COMPARABLE = (str, int, float, bool, complex, torch.dtype, torch.device, torch.memory_format, torch.layout)
 _NN_MODULES = ("torch.nn", "torch.ao.nn", "mindtorch_v2.nn")
 
 
@@ -37,6 +43,10 @@ PH = _Placeholder()
 
 class ProxyableClassMeta(type):
     """The metaclass of classes whose construction on traced values becomes a node."""
+
+    def __init__(cls, name: str, bases: tuple, attrs: dict[str, Any]) -> None:
+        _proxyable_classes.add(cls)
+        super().__init__(name, bases, attrs)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         tracers: list[TracerBase] = []
@@ -89,8 +99,11 @@ class Tracer(TracerBase):
         self._autowrap = {id(f) for m in autowrap_modules for n, f in vars(m).items()
                           if not n.startswith("_") and callable(f)} | {id(f) for f in autowrap_functions}
         self._autowrap_modules = autowrap_modules
+        self.param_shapes_constant = param_shapes_constant
         self.submodule_paths: dict[Module, str] = {}
         self.root: Any = None
+        self.module_stack = OrderedDict()
+        self.num_calls: dict[str, int] = {}
         self.tensor_attrs: dict[int, str] = {}
         self._parameter_proxies: dict[str, Proxy] = {}
 
@@ -110,9 +123,16 @@ class Tracer(TracerBase):
     def call_module(self, m: Module, forward: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         """What a call of a module gives while tracing."""
         path = self.path_of_module(m)
-        if self.is_leaf_module(m, path):
-            return self.create_proxy("call_module", path, args, kwargs)
-        return forward(*args, **kwargs)
+        calls = self.num_calls.get(path, 0)
+        self.num_calls[path] = calls + 1
+        key = f"{path}@{calls}" if calls else path
+        self.module_stack[key] = path, type(m)
+        try:
+            if self.is_leaf_module(m, path):
+                return self.create_proxy("call_module", path, args, kwargs)
+            return forward(*args, **kwargs)
+        finally:
+            del self.module_stack[key]
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Proxy]) -> Any:
         """What reading an attribute of a module gives while tracing: parameters become nodes."""
@@ -121,10 +141,28 @@ class Tracer(TracerBase):
         if name is None:
             return attr_val
         if name not in parameter_proxy_cache:
-            parameter_proxy_cache[name] = self.create_proxy("get_attr", name, (), {})
+            known: Any = None
+            if self.param_shapes_constant and isinstance(attr_val, Parameter):
+                known = functools.partial(self._with_shape, name, attr_val)
+            parameter_proxy_cache[name] = self.create_proxy("get_attr", name, (), {}, proxy_factory_fn=known)
         return parameter_proxy_cache[name]
 
+    def _with_shape(self, name: str, parameter: Parameter, node: Node) -> Proxy:
+        return ParameterProxy(self, node, name, parameter)
+
+    def __deepcopy__(self, memo: dict) -> "Tracer":
+        """A tracer with copies of the graph and of what it collected; the modules it wraps are shared."""
+        made = Tracer.__new__(Tracer)
+        shared = ("_autowrap", "_autowrap_modules")
+        for name, value in vars(self).items():
+            vars(made)[name] = value if name in shared else copy.deepcopy(value, memo)
+        return made
+
     def create_arg(self, a: Any) -> Any:
+        if type(a) in _proxyable_classes:
+            constant = self.get_fresh_qualname(f"_{type(a).__name__}_constant_")
+            setattr(self.root, constant, a)
+            return self.create_node("get_attr", constant, (), {})
         if isinstance(a, torch.Tensor):
             name = self.tensor_attrs.get(id(a))
             if name is None and isinstance(a, Parameter):
@@ -155,7 +193,7 @@ class Tracer(TracerBase):
             name = parameter.name
             kind = None if parameter.annotation in (parameter.empty, Any) else parameter.annotation
             if name in concrete and concrete[name] is not PH:
-                args.append(self._specialised(name, concrete[name]))
+                args.append(self._specialised(parameter, concrete[name]))
                 continue
             default = () if parameter.default is parameter.empty else (self.create_arg(parameter.default),)
             given = f"_{name}" if star else name
@@ -177,15 +215,20 @@ class Tracer(TracerBase):
             return _without_stars(root_fn), args
         return called, args
 
-    def _specialised(self, name: str, value: Any) -> Any:
-        """A concrete argument: still an input, which must have that value."""
-        proxy = self.create_proxy("placeholder", f"{name}_1", (), {})
+    def _specialised(self, parameter: inspect.Parameter, value: Any) -> Any:
+        """A concrete argument: still an input, which must have that value; of a few types the graph checks it."""
+        name = parameter.name
+        default = () if parameter.default is parameter.empty else (parameter.default,)
+        proxy = self.create_proxy("placeholder", f"{name}_1", default, {})
+        text = f"{name} has been specialized to have value {value} but got another value"
         if value is None:
-            args: tuple = (proxy, f"{name} has been specialized to have value None but got another value")
-            self.create_proxy("call_function", _assert_is_none, args, {})
+            self.create_proxy("call_function", _assert_is_none, (proxy, text), {})
+        elif isinstance(value, _COMPARABLE):
+            self.create_proxy("call_function", torch._assert, (proxy == value, text), {})
         else:
-            args = (proxy == value, f"{name} has been specialized to have value {value} but got another value")
-            self.create_proxy("call_function", torch._assert, args, {})
+            warnings.warn(f"Was not able to add assertion to guarantee correct input {name} to specialized function. "
+                          "It is up to the user to make sure that your inputs match the inputs you specialized the "
+                          "function with.", stacklevel=2)
         return value
 
     def trace(self, root: Module | Callable, concrete_args: dict[str, Any] | None = None) -> Graph:
@@ -193,13 +236,18 @@ class Tracer(TracerBase):
         is_module = isinstance(root, Module)
         if is_module:
             self.root = root
+            if not hasattr(type(root), self.traced_func_name):
+                raise AssertionError(f"traced_func_name={self.traced_func_name} doesn't exist in {type(root).__name__}")
             function = getattr(type(root), self.traced_func_name)
             self.submodule_paths = {module: name for name, module in self.root.named_modules()}
         else:
             self.root, function = Module(), root
         self.graph = Graph(tracer_cls=type(self))
-        self.tensor_attrs = {}
+        self.tensor_attrs, self.num_calls = {}, {}
         self._parameter_proxies = {}
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        if code is not None:
+            self.graph._co_fields = {name: getattr(code, name) for name in ("co_name", "co_filename", "co_firstlineno")}
         for path, module in self.root.named_modules():
             for name, value in (*module._parameters.items(), *module._buffers.items(), *vars(module).items()):
                 if isinstance(value, torch.Tensor):

@@ -2,9 +2,12 @@
 
 import builtins
 import copy
+import enum
 import keyword
 import math
 import re
+import typing
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +22,8 @@ _SIGNS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "truediv": "/", 
           "lt": "<", "gt": ">", "le": "<=", "ge": ">="}
 _FORMS = {name: f"{{0}} {sign} {{1}}" for name, sign in _SIGNS.items()}
 _FORMS |= {"neg": "-{0}", "pos": "+{0}", "invert": "~{0}", "getitem": "{0}[{1}]"}
+_TYPING = {list: typing.List, dict: typing.Dict, set: typing.Set, frozenset: typing.FrozenSet,  # noqa: UP006
+           tuple: typing.Tuple}  # noqa: UP006
 _INPLACE = {f"i{name.rstrip('_')}": f"{{0}} {sign}= {{1}}" for name, sign in list(_SIGNS.items())[:13]}
 
 
@@ -93,8 +98,8 @@ class CodeGen:
             free_vars.insert(0, "self")
         return f"def forward({', '.join(free_vars)}){maybe_return_annotation}:"
 
-    def generate_output(self, output_args: str) -> str:
-        return f"return {output_args}"
+    def generate_output(self, output_args: Any) -> str:
+        return f"return {output_args!r}"
 
     def additional_globals(self) -> list[tuple[str, Any]]:
         return []
@@ -116,6 +121,7 @@ class Graph:
         self._len = 0
         self._names = Namespace()
         self._codegen = CodeGen()
+        self._co_fields: dict[str, Any] = {}  # where the function stands that the graph was traced from
         self.owning_module, self._tracer_cls, self._tracer_extras = owning_module, tracer_cls, tracer_extras
 
     @property
@@ -145,10 +151,17 @@ class Graph:
         return self.create_node("placeholder", name, (*default, *named.values()), type_expr=type_expr)
 
     def get_attr(self, qualified_name: str, type_expr: Any = None) -> Node:
+        if self.owning_module is not None and not _holds_tensor_or_module(self.owning_module, qualified_name):
+            warnings.warn("Attempted to insert a get_attr Node with no underlying reference in the owning GraphModule! "
+                          "Call GraphModule.add_submodule to add the necessary submodule, GraphModule.add_parameter to "
+                          "add the necessary Parameter, or nn.Module.register_buffer to add the necessary buffer",
+                          stacklevel=2)
         return self.create_node("get_attr", qualified_name, type_expr=type_expr)
 
     def call_module(self, module_name: str, args: tuple | None = None, kwargs: dict | None = None,
                     type_expr: Any = None) -> Node:
+        if self.owning_module is not None:
+            self.owning_module.get_submodule(module_name)  # raises for a name without a module
         return self.create_node("call_module", module_name, args, kwargs, type_expr=type_expr)
 
     def call_method(self, method_name: str, args: tuple | None = None, kwargs: dict | None = None,
@@ -158,6 +171,29 @@ class Graph:
     def call_function(self, the_function: Callable, args: tuple | None = None, kwargs: dict | None = None,
                       type_expr: Any = None, name: str | None = None) -> Node:
         return self.create_node("call_function", the_function, args, kwargs, name=name, type_expr=type_expr)
+
+    def create_size_node(self, tensor_node: Node, dim: int) -> Node:
+        """The size of a node's tensor along a dimension."""
+        return self._metadata_node("sym_size", tensor_node, dim)
+
+    def create_stride_node(self, tensor_node: Node, dim: int) -> Node:
+        """The stride of a node's tensor along a dimension."""
+        return self._metadata_node("sym_stride", tensor_node, dim)
+
+    def create_storage_offset_node(self, tensor_node: Node) -> Node:
+        """Where a node's tensor begins in its storage."""
+        return self._metadata_node("sym_storage_offset", tensor_node)
+
+    def _metadata_node(self, name: str, tensor_node: Node, *dim: int) -> Node:
+        """A number that a tensor has, with its value if an example of the tensor is known."""
+        import mindtorch_v2 as torch
+
+        packet = getattr(torch.ops.aten, name)
+        made = self.call_function(packet.int if dim else packet.default, (tensor_node, *dim))
+        for key in ("val", "example_value"):
+            if key in tensor_node.meta:
+                made.meta[key] = getattr(tensor_node.meta[key], name.removeprefix("sym_"))(*dim)
+        return made
 
     def output(self, result: Any, type_expr: Any = None) -> Node:
         return self.create_node("output", "output", (result,), type_expr=type_expr)
@@ -234,10 +270,8 @@ class Graph:
     # text ------------------------------------------------------------------------------------------------------
 
     def __str__(self) -> str:
-        names: list[str] = []
-        kind = [""]
-        lines = [node.format_node(names, kind) for node in self.nodes]
-        return f"graph(){kind[0]}:" + "".join(f"\n    {line}" for line in lines if line)
+        lines = [node.format_node() for node in self.nodes]
+        return "graph():" + "".join(f"\n    {line}" for line in lines if line)
 
     def print_tabular(self) -> None:
         from tabulate import tabulate
@@ -260,7 +294,7 @@ class Graph:
 
     def __deepcopy__(self, memo: dict) -> "Graph":
         made = Graph(tracer_cls=self._tracer_cls, tracer_extras=self._tracer_extras)
-        made._codegen = copy.copy(self._codegen)
+        made._codegen, made._co_fields = copy.copy(self._codegen), self._co_fields
         copied = made.graph_copy(self, memo_nodes := {}, return_output_node=True)
         if copied is not None:
             result, old = copied
@@ -278,10 +312,20 @@ def _check_reachable(module: Any, node: Node) -> None:
         module = getattr(module, name)
 
 
+def _holds_tensor_or_module(module: Any, name: str) -> bool:
+    """Whether a dotted name leads to a module, a parameter or a buffer."""
+    *path, last = name.split(".")
+    for part in path:
+        module = getattr(module, "_modules", {}).get(part)
+    held = (getattr(module, kind, {}) for kind in ("_modules", "_parameters", "_buffers"))
+    return any(last in names for names in held)
+
+
 def _candidate(target: Any) -> str:
-    if isinstance(target, str):
-        return target
-    name = getattr(target, "__name__", type(target).__name__)
+    """The name that a node with this target asks for: in lower case, without the underscores of `__abs__`."""
+    name = target if isinstance(target, str) else getattr(target, "__name__", type(target).__name__)
+    if len(name) > 4 and name.startswith("__") and name.endswith("__"):
+        name = name[2:-2]
     return re.sub(r"(?<=[a-z])([A-Z])", r"_\1", name).lower()
 
 
@@ -321,7 +365,7 @@ class _Writer:
                 continue
             if node.op == "output":
                 annotation = f" -> {self.annotation(node.type)}" if node.type is not None else ""
-                body.append(self.graph._codegen.generate_output(self.text(node.args[0])))
+                body.append(self.graph._codegen.generate_output(node.args[0]))
                 continue
             line = self.statement(node)
             if last_use[node]:
@@ -338,6 +382,13 @@ class _Writer:
         return f"{node.target}{kind}{default}"
 
     def annotation(self, kind: Any) -> str:
+        """A type as code writes it; one out of `typing` keeps its name there, as typing_List."""
+        origin = getattr(kind, "__origin__", None)
+        if origin is not None:
+            if isinstance(kind, typing._GenericAlias):  # type: ignore[attr-defined]
+                origin = _TYPING.get(origin, origin)
+            inner = ",".join(self.annotation(part) for part in getattr(kind, "__args__", ()) or ())
+            return self.name_of(type_name(origin), origin) + (f"[{inner}]" if inner else "")
         name = type_name(kind)
         if name.partition(".")[0] == "torch":
             return name
@@ -403,6 +454,8 @@ class _Writer:
             return "{" + ", ".join(f"{self.text(k)}: {self.text(v)}" for k, v in value.items()) + "}"
         if isinstance(value, slice):
             return f"slice({self.text(value.start)}, {self.text(value.stop)}, {self.text(value.step)})"
+        if isinstance(value, enum.Enum):
+            return f"{self.name_of(type(value).__name__, type(value))}.{value.name}"
         if isinstance(value, type) or callable(value) and not isinstance(value, Node):
             return self.function(value)
         return repr(value)

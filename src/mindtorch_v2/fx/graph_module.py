@@ -3,6 +3,9 @@
 import copy
 import itertools
 import linecache
+import os
+import sys
+import traceback
 from typing import Any
 
 from ..nn import Module
@@ -12,15 +15,34 @@ __all__ = ["GraphModule"]
 
 _USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"
 _serials = itertools.count()
+_LIBRARY = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 
-def _compiled(code: PythonCode) -> Any:
-    """The function that the code defines; tracebacks show its lines."""
+def _compiled(code: PythonCode, origin: dict[str, Any] | None = None) -> Any:
+    """The function that the code defines; tracebacks show its lines, and where it was traced from."""
     filename = f"<eval_with_key>.{next(_serials)}"
+    if origin:
+        filename += f" from {origin['co_filename']}:{origin['co_firstlineno']} in {origin['co_name']}"
     linecache.cache[filename] = (len(code.src), None, code.src.splitlines(keepends=True), filename)
     scope = dict(code.globals)
     exec(compile(code.src, filename, "exec"), scope)
     return scope["forward"]
+
+
+def _line_of_generated_code(error: Exception) -> traceback.FrameSummary | None:
+    """The line of a graph's code that gave wrong arguments to the library; None if other code raised the error."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_LIBRARY)]
+    return frames[-1] if frames and frames[-1].filename.startswith("<eval_with_key>") else None
+
+
+def _where(frame: traceback.FrameSummary) -> str:
+    """The traceback, and the lines of the generated function around the one that failed."""
+    at = frame.lineno or 1
+    lines = linecache.getlines(frame.filename)
+    before, after = "".join(lines[max(0, at - 3) : at]), "\n".join(lines[at : at + 2])
+    mark = "~" * (max(map(len, lines[at - 1 : at]), default=2) - 2) + " <--- HERE"
+    return "\n".join([traceback.format_exc(), f"Call using an FX-traced Module, line {at} of the traced Module's "
+                      f"generated forward function:", before.lstrip("\n"), mark, after])
 
 
 class GraphModule(Module):
@@ -70,8 +92,18 @@ class GraphModule(Module):
         """Makes `forward` anew out of the graph."""
         code = self._graph.python_code("self")
         self._code = code.src
-        type(self).forward = _compiled(code)  # type: ignore[method-assign]
+        type(self).forward = _compiled(code, self._graph._co_fields)  # type: ignore[method-assign]
         return code
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().__call__(*args, **kwargs)
+        except Exception as error:
+            line = _line_of_generated_code(error)
+            if line is None or isinstance(error, AssertionError):  # which is what the graph's own checks raise
+                raise
+            print(_where(line), file=sys.stderr)
+            raise error.with_traceback(None)  # noqa: B904  the lines above say where
 
     def add_submodule(self, target: str, m: Module) -> bool:
         """Puts a module at a dotted name, making the modules on the way; false if something else stands there."""

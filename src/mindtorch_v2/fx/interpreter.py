@@ -11,6 +11,9 @@ from .proxy import Proxy
 
 __all__ = ["Interpreter", "Transformer"]
 
+_KEPT = {"stack_trace", "nn_module_stack", "torch_fn", "source_fn_stack", "original_aten", "recompute", "from_node",
+         "quantization_tag", "custom"}
+
 
 class Interpreter:
     """Runs a GraphModule; subclasses change what a kind of node does."""
@@ -125,6 +128,14 @@ class Transformer(Interpreter):
                 return True
 
         self.tracer = TransformerTracer()
+
+    def run_node(self, n: Node) -> Any:
+        """A node's proxy, whose new node knows what is known of the place the old one came from."""
+        result = super().run_node(n)
+        if isinstance(result, Proxy):
+            for key in _KEPT & n.meta.keys():
+                result.node.meta.setdefault(key, n.meta[key])
+        return result
 
     def placeholder(self, target: Any, args: tuple, kwargs: dict[str, Any]) -> Proxy:
         return Proxy(self.new_graph.placeholder(target, None, *args), self.tracer)

@@ -6,6 +6,8 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .immutable_collections import immutable_dict, immutable_list
+
 if TYPE_CHECKING:
     from .graph import Graph
 
@@ -14,12 +16,15 @@ __all__ = ["Node", "has_side_effect", "map_aggregate", "map_arg"]
 OPS = ("placeholder", "call_method", "call_module", "call_function", "get_attr", "output", "root")
 Argument = Any  # what a node takes: nodes, plain values, and containers of both
 Target = Callable[..., Any] | str
-_side_effects: set[Any] = set()
+_side_effectful_functions: set[Any] = set()
+_side_effectful_names = ("_assert", "_assert_async", "_record_function_enter", "_record_function_enter_new",
+                         "_record_function_exit", "_assert_scalar", "sym_constrain_range",
+                         "sym_constrain_range_for_size")
 
 
 def has_side_effect(fn: Callable) -> Callable:
     """Marks a function whose calls stay even if nobody uses their results. Usable as a decorator."""
-    _side_effects.add(fn)
+    _side_effectful_functions.add(fn)
     return fn
 
 
@@ -29,9 +34,9 @@ def map_aggregate(a: Any, fn: Callable[[Any], Any]) -> Any:
         mapped = [map_aggregate(item, fn) for item in a]
         return type(a)(*mapped) if hasattr(a, "_fields") else tuple(mapped)
     if isinstance(a, list):
-        return [map_aggregate(item, fn) for item in a]
+        return immutable_list([map_aggregate(item, fn) for item in a])
     if isinstance(a, dict):
-        return {key: map_aggregate(item, fn) for key, item in a.items()}
+        return immutable_dict((key, map_aggregate(item, fn)) for key, item in a.items())
     if isinstance(a, slice):
         return slice(*(map_aggregate(part, fn) for part in (a.start, a.stop, a.step)))
     return fn(a)
@@ -158,8 +163,10 @@ class Node:
         if self.op in ("placeholder", "output"):
             return True
         if self.op == "call_function":
-            name = getattr(self.target, "__name__", "")
-            return self.target in _side_effects or self.target is operator.setitem or name == "_assert"
+            packet = getattr(self.target, "overloadpacket", None)  # of one overload; marking the packet marks them all
+            name = getattr(packet or self.target, "__name__", "")
+            return (self.target in _side_effectful_functions or packet in _side_effectful_functions
+                    or self.target is operator.setitem or name in _side_effectful_names)
         if self.op == "call_module":
             return bool(getattr(self.graph.owning_module.get_submodule(self.target), "_is_impure", False))
         return self.op == "call_method" and self.target.endswith("_") and not self.target.endswith("__")
@@ -185,7 +192,7 @@ class Node:
             return text
         if self.op == "placeholder":
             return text + (f"(default={self.args[0]})" if self.args else "")
-        return f"{text}(args = {_shown(self.args)}, kwargs = {_shown(self.kwargs)})"
+        return f"{text}(args = {_format_arg(self.args)}, kwargs = {_format_arg(self.kwargs)})"
 
     def __repr__(self) -> str:
         return self.name
@@ -195,15 +202,20 @@ class Node:
         return order.index(self) < order.index(other)
 
 
-def _shown(value: Any) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(map(_shown, value))}]"
-    if isinstance(value, tuple):
-        inner = ", ".join(map(_shown, value))
-        return f"({inner},)" if len(value) == 1 else f"({inner})"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_shown(item)}" for key, item in value.items()) + "}"
-    return f"%{value}" if isinstance(value, Node) else str(value)
+def _format_arg(arg: Any, max_list_len: float = float("inf")) -> str:
+    """An argument as a graph's text shows it; a list may be cut."""
+    if hasattr(arg, "_custom_fx_repr_fn"):
+        return arg._custom_fx_repr_fn()
+    if isinstance(arg, list):
+        shown = [_format_arg(item) for item in arg[: int(min(len(arg), max_list_len))]]
+        more = f", ...[total_len={len(arg)}]" if len(arg) > max_list_len + 1 else ""
+        return f"[{', '.join(shown)}{more}]"
+    if isinstance(arg, tuple):
+        inner = ", ".join(_format_arg(item) for item in arg)
+        return f"({inner},)" if len(arg) == 1 else f"({inner})"
+    if isinstance(arg, dict):
+        return "{" + ", ".join(f"{key}: {_format_arg(item)}" for key, item in arg.items()) + "}"
+    return f"%{arg}" if isinstance(arg, Node) else str(arg)
 
 
 def type_name(kind: Any) -> str:

@@ -1,8 +1,13 @@
 """Proxies: what stands for a value while a function is traced."""
 
+import copy
 import dis
+import enum
 import inspect
 import operator
+import os
+import traceback
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,10 +16,11 @@ import mindtorch_v2 as torch
 from .graph import Graph
 from .node import Node, map_aggregate
 
-__all__ = ["Attribute", "GraphAppendingTracer", "Proxy", "TraceError", "TracerBase"]
+__all__ = ["Attribute", "GraphAppendingTracer", "ParameterProxy", "Proxy", "TraceError", "TracerBase"]
 
+_LIBRARY = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _PLAIN = (str, int, float, bool, complex, torch.dtype, torch.Tensor, torch.device, torch.memory_format, torch.layout,
-          range, type(None), type(Ellipsis))
+          range, enum.Enum, type(None), type(Ellipsis))
 _BINARY = "add sub mul floordiv truediv mod pow lshift rshift and_ or_ xor matmul".split()
 _COMPARED = "eq ne lt gt le ge getitem".split()
 _UNARY = "neg pos invert abs".split()
@@ -22,6 +28,20 @@ _UNARY = "neg pos invert abs".split()
 
 class TraceError(ValueError):
     """A function does with a traced value what a graph cannot say."""
+
+
+def _refuse_node(part: Any) -> None:
+    if isinstance(part, Node):
+        raise RuntimeError(f"Keys for dictionaries used as an argument cannot contain a Node. Got key: {part}")
+
+
+def _user_stack() -> str:
+    """The calls that led from the function that is traced to a node, those of the library left out."""
+    stack = traceback.extract_stack()
+    begin = max((i for i, frame in enumerate(stack) if frame.name == "trace" and frame.filename.startswith(_LIBRARY)),
+                default=-1)
+    frames = [frame for frame in stack[begin + 1 :] if not frame.filename.startswith(_LIBRARY)]
+    return "".join(traceback.StackSummary.from_list(frames).format()).strip()
 
 
 class TracerBase:
@@ -33,10 +53,17 @@ class TracerBase:
     trace_asserts = False
     proxy_buffer_attributes = False
     traced_func_name = "forward"
+    # the modules that are being called: by name and number of the call, their names and classes
+    module_stack: OrderedDict[str, tuple[str, Any]] = OrderedDict()
 
     def create_node(self, kind: str, target: Any, args: tuple, kwargs: dict[str, Any], name: str | None = None,
                     type_expr: Any = None) -> Node:
-        return self.graph.create_node(kind, target, args, kwargs, name, type_expr)
+        made = self.graph.create_node(kind, target, args, kwargs, name, type_expr)
+        if self.module_stack:
+            made.meta["nn_module_stack"] = copy.copy(self.module_stack)
+        if self.record_stack_traces and kind not in ("placeholder", "output"):
+            made.stack_trace = _user_stack()
+        return made
 
     def proxy(self, node: Node) -> "Proxy":
         return Proxy(node, self)
@@ -50,10 +77,7 @@ class TracerBase:
     def create_arg(self, a: Any) -> Any:
         """An argument as nodes hold it: proxies as their nodes."""
         if isinstance(a, (tuple, list, dict, slice)):
-            if isinstance(a, dict) and any(isinstance(key, (Node, Proxy)) for key in a):
-                raise RuntimeError("Keys for dictionaries used as an argument cannot contain a Node. Got key: "
-                                   f"{next(k for k in a if isinstance(k, (Node, Proxy)))}")
-            return map_aggregate(a, self.create_arg)
+            return self._container(a)
         if isinstance(a, Proxy):
             return a.node
         if isinstance(a, Node):
@@ -63,6 +87,22 @@ class TracerBase:
         if isinstance(a, _PLAIN) or inspect.isclass(a) or inspect.isroutine(a) or callable(a):
             return a
         raise NotImplementedError(f"argument of type: {type(a)}")
+
+    def _container(self, a: Any) -> Any:
+        """A tuple, list, dict or slice of arguments; one with named fields comes out of a call of its class."""
+        if isinstance(a, tuple):
+            parts = tuple(self.create_arg(item) for item in a)
+            return self.create_node("call_function", type(a), parts, {}) if hasattr(a, "_fields") else parts
+        if isinstance(a, list):
+            return [self.create_arg(item) for item in a]
+        if isinstance(a, slice):
+            return slice(*(self.create_arg(part) for part in (a.start, a.stop, a.step)))
+        made = {}
+        for key, value in a.items():
+            new_key = self.create_arg(key)
+            map_aggregate(new_key, _refuse_node)
+            made[new_key] = self.create_arg(value)
+        return made
 
     def to_bool(self, obj: "Proxy") -> bool:
         raise TraceError("symbolically traced variables cannot be used as inputs to control flow")
@@ -100,6 +140,12 @@ class Proxy:
             raise AttributeError(k)
         return Attribute(self, k)
 
+    def __deepcopy__(self, memo: dict) -> "Proxy":
+        """A proxy of a copy of the node; a tracer that cannot be copied is shared."""
+        made = Proxy(copy.deepcopy(self.node, memo), self.tracer)
+        memo[id(self)] = made
+        return made
+
     def __call__(self, *args: Any, **kwargs: Any) -> "Proxy":
         return self.tracer.create_proxy("call_method", "__call__", (self, *args), kwargs)
 
@@ -117,7 +163,7 @@ class Proxy:
         return self.tracer.to_bool(self)
 
     def __abs__(self) -> "Proxy":
-        return self.tracer.create_proxy("call_function", abs, (self,), {})
+        return self.tracer.create_proxy("call_function", operator.abs, (self,), {})
 
     def __setitem__(self, index: Any, value: Any) -> None:
         raise TypeError(f"'{type(self).__name__}' object does not support item assignment")
@@ -129,9 +175,6 @@ class Proxy:
         raise RuntimeError("'len' is not supported in symbolic tracing by default. If you want this call to be "
                            "recorded, please call torch.fx.wrap('len') at module scope")
 
-    def __contains__(self, item: Any) -> bool:
-        raise RuntimeError("'in' is not supported in symbolic tracing")
-
     __hash__ = object.__hash__
 
     @classmethod
@@ -142,11 +185,35 @@ class Proxy:
             raise RuntimeError(f"Found multiple different tracers {list(tracers)} while trying to trace operations "
                                f"{orig_method}")
         (tracer,) = tracers
-        name = orig_method.__name__
-        is_method = args and isinstance(args[0], torch.Tensor) and getattr(torch, name, None) is None
-        if is_method:
-            return tracer.create_proxy("call_method", name, args, kwargs or {})
-        return tracer.create_proxy("call_function", orig_method, args, kwargs or {}, name=name)
+        if torch.overrides.is_tensor_method_or_property(orig_method):
+            return tracer.create_proxy("call_method", orig_method.__name__, args, kwargs or {})
+        return tracer.create_proxy("call_function", orig_method, args, kwargs or {})
+
+
+class ParameterProxy(Proxy):
+    """A parameter, whose shape is known while tracing."""
+
+    def __init__(self, tracer: TracerBase, node: Node, name: str, param: torch.nn.Parameter) -> None:
+        super().__init__(node, tracer)
+        self.param, self.name = param, name
+
+    def __repr__(self) -> str:
+        return f"ParameterProxy({self.name})"
+
+    shape = property(lambda self: self.param.shape)
+    ndim = property(lambda self: self.param.ndim)
+
+    def size(self) -> torch.Size:
+        return self.param.size()
+
+    def dim(self) -> int:
+        return self.param.dim()
+
+    def numel(self) -> int:
+        return self.param.numel()
+
+    def nelement(self) -> int:
+        return self.param.nelement()
 
 
 class Attribute(Proxy):

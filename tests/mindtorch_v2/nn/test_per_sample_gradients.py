@@ -59,3 +59,19 @@ def test_what_is_refused():
     call_for_per_sample_grads(layer)(x).sum().backward()
     with pytest.raises(RuntimeError, match="incorrect for multiple calls"):
         call_for_per_sample_grads(layer)
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
+def test_recurrent_layers_give_samples_their_gradients(kind):
+    layer = kind(3, 4, num_layers=2, bidirectional=True, batch_first=True, **F64)
+    parameters, inputs, lengths = list(layer.parameters()), torch.randn(3, 5, 3, **F64), [5, 4, 2]
+    packed = nn.utils.rnn.pack_padded_sequence(inputs, lengths, batch_first=True)
+    for given, ends in ((inputs, [5, 5, 5]), (packed, lengths)):
+        output = call_for_per_sample_grads(layer, batch_size=3)(given)[0]
+        (output.data if given is packed else output).pow(2).sum().backward()
+        for i, end in enumerate(ends):
+            expected = torch.autograd.grad(layer(inputs[i : i + 1, :end])[0].pow(2).sum(), parameters)
+            for parameter, grad in zip(parameters, expected, strict=True):
+                torch.testing.assert_close(parameter.grad_sample[i], grad)
+        for parameter in parameters:
+            del parameter.grad_sample

@@ -100,6 +100,17 @@ def test_a_mask_of_ones_own():
     assert prune.CustomFromMask(torch.tensor([0, 1])).prune(torch.tensor([2.0, 3.0])).tolist() == [0, 3]
 
 
+def test_a_container_gives_masks_the_type_of_the_tensor():
+    container = prune.PruningContainer()
+    container._tensor_name = "weight"
+    method = prune.L1Unstructured(amount=2)
+    method._tensor_name = "weight"
+    container.add_pruning_method(method)
+    mask = container.compute_mask(torch.tensor([[1.0, 2, 3, 4], [5, 6, 7, 8]]),
+                                  torch.tensor([[1, 1, 1, 0], [1, 1, 0, 1]]))
+    assert mask.dtype == torch.float32 and mask.tolist() == [[0, 0, 1, 0], [1, 1, 0, 1]]
+
+
 def test_a_method_of_ones_own():
     class EverySecond(prune.BasePruningMethod):
         PRUNING_TYPE = "unstructured"

@@ -125,7 +125,7 @@ class PruningContainer(BasePruningMethod):
         """The mask with the zeros that the last method adds among what is not pruned yet."""
         method = self._pruning_methods[-1]
         kept = _kept(method, t, default_mask)
-        mask = default_mask.clone()
+        mask = default_mask.clone().to(dtype=t.dtype)
         mask[kept] = method.compute_mask(t[kept], default_mask=default_mask[kept]).to(mask.dtype)
         return mask
 

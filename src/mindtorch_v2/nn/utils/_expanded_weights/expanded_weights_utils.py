@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...._core.tensor import Tensor
+from ...._ops.join import cat
 
 _MIXED = ("ExpandedWeights currently does not support a mixture of ExpandedWeight parameters and normal Parameters. "
           "Please file and issue with pytorch/pytorch")
@@ -74,6 +75,9 @@ def set_grad_sample_if_exists(maybe_expanded_weight: Any, per_sample_grad_fn: Ca
     grads = per_sample_grad_fn(made)
     if isinstance(grads, Tensor):
         grads = maybe_scale_by_batch_size(grads, maybe_expanded_weight)
+    if isinstance(grads, Tensor) and len(grads) < maybe_expanded_weight.batch_size:  # of samples that have ended, none
+        missing = maybe_expanded_weight.batch_size - len(grads)
+        grads = cat((grads, grads.new_zeros(missing, *grads.shape[1:])))
     weight: Any = maybe_expanded_weight.orig_weight
     before = getattr(weight, "grad_sample", None)
     weight.grad_sample = grads if before is None else before + grads

@@ -7,6 +7,7 @@ from typing import Any
 import mindtorch_v2 as torch
 
 from .... import func as _func
+from ...._ops.rnn import stepwise as _stepwise
 from ... import functional as F
 from .expanded_weights_utils import _check_and_unexpand_args, is_batch_first, set_grad_sample_if_exists
 
@@ -34,6 +35,8 @@ class ExpandedWeight(torch.Tensor):
     def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         if func in HANDLED:
             return per_sample(func, args, kwargs or {})
+        if func in RECURRENT:
+            return per_sample_recurrent(func.__name__, args)
         raise RuntimeError(f"Expanded Weights encountered but cannot handle function {func.__name__}")
 
     @property
@@ -99,6 +102,21 @@ HANDLED: dict[Callable, tuple[str, Callable[[dict[str, Any]], None]]] = {
     F.group_norm: ("input num_groups weight bias eps", _refuse_norm),
     F.instance_norm: ("input running_mean running_var weight bias use_input_stats momentum eps", _refuse_norm),
 }
+
+
+RECURRENT = (torch.rnn_tanh, torch.rnn_relu, torch.gru, torch.lstm)
+
+
+def per_sample_recurrent(mode: str, args: tuple) -> Any:
+    """A call of a recurrent layer: each step is one of `linear`, in packed sequences with fewer and fewer samples."""
+    def of_steps(weight: Any) -> Any:
+        if not isinstance(weight, ExpandedWeight):
+            return weight
+        return ExpandedWeight(weight.orig_weight, weight.batch_size, weight.loss_reduction, allow_smaller_batches=True)
+
+    packed = isinstance(args[1], torch.Tensor) and args[1].dim() == 1
+    at = 3 if packed else 2
+    return _stepwise(mode, packed, *args[:at], [of_steps(weight) for weight in args[at]], *args[at + 1 :])
 
 
 def per_sample(function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:

@@ -1,0 +1,1 @@
+"""Passes over graphs, and running them one after the other."""
