@@ -260,7 +260,8 @@ class _Planner:
         return found
 
     def _fits(self, draft: Draft, entry: Entry, made: Place, operands: dict[int, Place]) -> bool:
-        if len(draft.entries) >= _MOST_ENTRIES or len(draft.loaded) + len(draft.content) >= _MOST_ARRAYS:
+        held = len(self.live.intersection(draft.content))  # others are most likely read by this step alone
+        if len(draft.entries) >= _MOST_ENTRIES or len(draft.loaded) + held >= _MOST_ARRAYS:
             return False
         if draft.sums:
             own = {self._memory(number) for _, number, _ in draft.sums}

@@ -35,14 +35,15 @@ class Recipe:
     those in them of lists, and by how much versions grow; `returns` the position of the argument that comes back.
     """
 
-    __slots__ = ("draws", "expression", "fails", "fold", "kind", "layout", "offset", "operator", "quick", "results",
-                 "returns", "row", "several", "template", "tensors", "variants", "written")  # fmt: skip
+    __slots__ = ("draws", "expression", "fails", "fold", "kind", "layout", "offset", "operator", "quick", "repeats",
+                 "results", "returns", "row", "several", "template", "tensors", "variants", "written")  # fmt: skip
 
     def __init__(self, operator: Operator, kind: str, template: tuple, results: tuple[Layout | None, ...]) -> None:
         self.operator, self.kind, self.template, self.results = operator, kind, template, results
         self.layout = results[0] if results else None
         self.tensors = tuple([a.is_tensor and not a.is_list for a in operator.schema.arguments])
         self.quick = False  # whether it makes one new tensor and does nothing else
+        self.repeats = ""  # of other calls that nodes know again: "written", "several"
         self.expression: Expression | None = None
         self.fold: tuple[int, str] | None = None  # of a "sum", "mean" or "max": the dimensions that stay, and which
         self.row: tuple[int, Callable] | None = None  # of other calls over rows: likewise, and what writes them down
@@ -62,6 +63,7 @@ class Cut:
 
     kind = "cut"
     quick = False
+    repeats = ""
     layout = variants = None
 
 
@@ -102,6 +104,9 @@ def recipe_for(operator: Operator, args: Sequence[Any], free: dict[int, Any]) ->
     recipe.written, recipe.returns, recipe.several, recipe.draws = written, returns, several, drawing
     if several and not written:
         _find_rows(recipe, args)
+        recipe.repeats = "" if drawing else "several"
+    elif written == ((0, None, 1),) and returns == 0 and not results and not drawing:
+        recipe.repeats = "written"
     if drawing or several or listed:
         return recipe
     if len(results) == 1 and not written or writes and written == ((0, None, 1),) and returns == 0:

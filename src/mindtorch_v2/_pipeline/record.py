@@ -28,7 +28,7 @@ from .._ops._declare.rules import shares_storage
 from .cache import plan_of
 from .plan import Plan
 from .recipes import CUT, REAL, Recipe, guard_of, recipe_for, twins_of
-from .trace import ABSENT, Place, Slots, Trace, layout_of, nothing, place_of_caller, told
+from .trace import ABSENT, Node, Place, Slots, Trace, layout_of, nothing, place_of_caller, told
 
 _new = object.__new__
 _RECORDED = CPU_MASK | CUDA_MASK  # the devices whose calls are recorded
@@ -160,10 +160,10 @@ class Pipeline:
 
 def _fill(trace: Trace, arrays: Sequence[Any]) -> None:
     """Gives the tensors that wait for them their arrays, and those that share memory a storage."""
-    values = trace.values
+    places = trace.node.path()[1]
     together: dict[int, list[Tensor]] = {}
     for number, array in zip(trace.outputs, arrays, strict=True):
-        deferred = values[number]
+        deferred = places[number].array
         deferred.value = array
         tensors = [t for ref in (deferred.holder, *deferred.others) if (t := ref()) is not None]
         for tensor in tensors:
@@ -174,7 +174,7 @@ def _fill(trace: Trace, arrays: Sequence[Any]) -> None:
     for root, tensors in together.items():
         if all(t._base is not None for t in tensors):
             continue
-        first = values[root]
+        first = places[root].array
         held = [t for ref in (first.holder, *first.others) if (t := ref()) is not None]
         owner = held[0] if held else _owner(first, tensors[0])
         storage = owner._shared_storage()
@@ -227,28 +227,36 @@ _trace = _state.trace or _own_trace()
 _node = _trace.node.likely
 try: _same = {as_before}
 except AttributeError: _same = False  # a number, where a tensor was
-if _same:
+if _same{unless}:
     _trace.node = _node
     if _node.free:{numbers}
         if _node.recipe.fails: _trace.lines[_node] = _place()
-    _made = _new(Tensor)
-    _made._array = _array = _node.array
-    _array.holder = _ref(_made){device}
-    return _made
+    {result}
+"""
+_MADE = """
+_made = _new(Tensor)
+_made._array = _array = _node.array
+_array.holder = _ref(_made){device}
 """
 _END = """
 try: _recipe = _recipes[{key}]
 except (KeyError, TypeError): _recipe = _miss(({key}), ({names},))
 if _recipe.quick is not _trace.quick:
-    return _other(_trace, _recipe, ({names},), ({flat}), _free)
+    {other}
 _node = _trace.step(_recipe, ({flat}))
 if _node.kernel is None and _node.count < LONGEST: {learn}
 _trace.numbers += _free
 if _recipe.fails: _trace.lines[_node] = _place()
-_made = _new(Tensor)
-_made._array = _array = _node.array
-_array.holder = _ref(_made){device}
+{made}
 if _node.count > LONGEST: _trace.flush()
+return _made
+"""
+# Learning after a call that is more than one new tensor: `_trace` may have begun anew.
+_OTHER = """
+_made = _other(_trace, _recipe, ({names},), ({flat}), _free)
+_node = _trace.node
+if _recipe.repeats == {ending!r} and _trace.quick and _node.recipe is _recipe and _node.kernel is None \\
+        and _node.count < LONGEST: {learn}
 return _made
 """
 
@@ -274,7 +282,9 @@ def kernel_of(operator: Operator, below: Callable, mask: int) -> Callable:
     free = {i: MISSING if a.is_tensor else a.default for i, a in enumerate(schema.arguments) if _is_free(operator, a)}
     scope |= {f"_default_{a.name}": a.default for a in schema.arguments}
     missing = _Missing(operator, recipes, free)
-    scope |= {"_recipes": recipes, "_miss": missing, "_other": _Others(operator, missing, _cutting(below))}
+    scope |= {"_recipes": recipes, "_miss": missing, "_other": _Others(operator, missing, _cutting(below)),
+              "_writable": _is_writable, "_counted": _counted,
+              "_several": lambda places, like: result_of(operator, _results(places, like))}  # fmt: skip
     return compile_function(schema.base_name, _source(operator, backend), scope)
 
 
@@ -343,19 +353,48 @@ def _source(operator: Operator, backend: int) -> str:
             keys.append(key_part(a))
             rest.append(key_part(a))
     where = f"\n_made._keys = {backend}\n_made._device = _node.layout.device" if backend != CPU_MASK else ""
+    made = _MADE.format(device=where).strip()
     quick, learn = "_trace = _state.trace or _own_trace()", "pass"
+    ending = _ending(schema)
     if len(given) <= _MOST_COMPARED and not any(a.is_tensor and a.is_list for a in schema.arguments):
         others = "".join(f"{part}, " for part in rest)
         if rest:
             as_before.append(f"({others}) == _node.rest")
-        indented = where.replace("\n", "\n    ")
-        quick = _QUICK.format(as_before=" and ".join(as_before), numbers="".join(numbers), device=indented)
+        first, unless = next(a.name for a in schema.arguments if a.is_tensor), ""
+        result = _indented(f"{made}\nreturn _made", 4)
+        if ending == "written":
+            others_read = ", ".join(a.name for a in schema.arguments[1:] if a.is_tensor)
+            unless = (f" and (_counted({first}) if {first}._array.__class__ is Deferred"
+                      f" else _writable(_trace, _node, {first}, {others_read}))")  # fmt: skip
+            result = f"return {first}"
+        elif ending == "several":
+            result = f"return _several(_node.made, ({names},))"
+        quick = _QUICK.format(as_before=" and ".join(as_before), numbers="".join(numbers), unless=unless, result=result)
         learn = f"_trace.learn(_node, _recipes, ({''.join(f'{g}, ' for g in given)}), ({others}))"
         if plain:
             learn = f"\n    if {' and '.join(f'({test})' for test in plain)}: {learn}"
-    end = _END.format(names=names, device=where, key=", ".join(keys) + ",", flat=", ".join(flat) + ",", learn=learn)
+    operands = ", ".join(flat) + ","
+    other = f"return _other(_trace, _recipe, ({names},), ({operands}), _free)"
+    if ending != "one":
+        other = _OTHER.format(names=names, flat=operands, ending=ending, learn=learn).strip()
+        learn = "pass"
+    end = _END.format(
+        names=names, key=", ".join(keys) + ",", flat=operands, other=_indented(other, 4), learn=learn, made=made
+    )
     body = "\n".join("    " + line for line in (*quick.strip().splitlines(), *lines, *end.strip().splitlines()))
     return f"def {schema.base_name}({names}):\n{body}\n"
+
+
+def _indented(text: str, by: int) -> str:
+    """Lines of which all but the first are indented."""
+    return text.replace("\n", "\n" + " " * by)
+
+
+def _ending(schema: Any) -> str:
+    """What calls of an operator end with: "one" new tensor, "several", or the first argument, "written"."""
+    if schema.writes:
+        return "written"
+    return "one" if len(schema.returns) == 1 and not schema.returns[0].is_list else "several"
 
 
 class _Others:
@@ -376,8 +415,7 @@ class _Others:
         trace.draws = trace.draws or recipe.draws
         if recipe.returns is not None or not recipe.results:
             return None if recipe.returns is None else args[recipe.returns]
-        like = _first_tensor(*args)
-        made: list[Any] = [None if place is None else _result(place, like) for place in node.made]
+        made = _results(node.made, args)
         if node.count > _LONGEST:
             trace.flush()
         return result_of(self.operator, made) if recipe.several else made[0]
@@ -465,6 +503,32 @@ def _check_write(trace: Trace, recipe: Recipe, args: tuple) -> bool:
     return True
 
 
+def _counted(target: Tensor) -> bool:
+    """Counts a write of memory that a recording makes: what else lies there is as it was the last time."""
+    target._bump_version()
+    return True
+
+
+def _is_writable(trace: Trace, node: Node, target: Tensor, *others: Any) -> bool:
+    """As `_check_write`, of a call that is as it was the last time: `others` are all that it reads."""
+    array = target._array
+    for other in others:
+        if other.__class__ in NUMBERS or other is None or other is target or other._array.__class__ is Deferred:
+            continue
+        if shares_storage(target, other):
+            return False
+    if not getattr(getattr(array, "flags", None), "writeable", True):
+        return False
+    trace.written.add(node.a0.number)
+    return _counted(target)
+
+
+def _results(places: Sequence[Place | None], args: Sequence[Any]) -> list[Any]:
+    """The tensors of a call's new values."""
+    like = _first_tensor(*args)
+    return [None if place is None else _result(place, like) for place in places]
+
+
 def _result(place: Place, like: Any) -> Tensor:
     made = _new(Tensor)
     made._array = place.array
@@ -481,16 +545,23 @@ def _view_kernel(operator: Operator, below: Callable) -> Callable:
     known: dict[tuple, Any] = {}
     plans.append(known)
 
+    compares = not any(a.is_tensor for a in operator.schema.arguments[1:])
+
     def kernel(source: Any, *args: Any) -> Any:
         array = source._array
         if array.__class__ is not Deferred:
             return below(source, *args)
-        if array.trace is not _own_trace() or any(isinstance(a, Tensor) for a in args):
+        trace = _state.trace or _own_trace()
+        node = trace.node.likely
+        if node.kernel is known and array is node.a0.array and args == node.rest and not source._keys & VIEW_MASK:
+            trace.node = node
+            trace.shared.add(node.root)
+            return shown_by(node, source, args, node.recipe.offset, None)
+        if array.trace is not trace or any(isinstance(a, Tensor) for a in args):
             return cut(source, *args)
         if source._keys & VIEW_MASK and wake(source):
             return call_bound(operator, (source, *args))
-        trace = array.trace
-        key = (array.layout, array.offset, repr(args) if args else None)
+        key = (array.layout, array.offset, args)
         made = known.get(key)
         if made is None:
             try:
@@ -505,11 +576,16 @@ def _view_kernel(operator: Operator, below: Callable) -> Callable:
         trace.shared.add(array.memory)
         views = []
         for nr, (recipe, offset) in enumerate(made):
-            shown = trace.step(recipe, (array.number,), array.memory, array.offset + offset).array
-            view = tracked_view(source, shown, source._offset + offset, operator, args, nr if family.several else None)
-            shown.holder = weakref.ref(view)
-            views.append(view)
+            node = trace.step(recipe, (array.number,), array.memory, array.offset + offset)
+            views.append(shown_by(node, source, args, offset, nr if family.several else None))
+        if compares and not family.several and node.kernel is None:
+            trace.learn(node, known, (array.number,), args)
         return tuple(views) if family.several else views[0]
+
+    def shown_by(node: Place, source: Any, args: tuple, offset: int, nr: int | None) -> Tensor:
+        view = tracked_view(source, node.array, source._offset + offset, operator, args, nr)
+        node.array.holder = weakref.ref(view)
+        return view
 
     return kernel
 

@@ -331,6 +331,9 @@ def _kernel(plan: Plan, entry: Entry) -> Callable:
     tensors = [i for i, v in enumerate(entry.arguments) if v.__class__ is Value]
     lists = [i for i, v in enumerate(entry.arguments) if v.__class__ is tuple and any(x.__class__ is Value for x in v)]
 
+    if mask == CPU_MASK and not lists and len(layouts) == 1 and layouts[0] is not None and not entry.recipe.several:
+        return _caller(len(entry.arguments), tuple(tensors))(kernel, layouts[0])
+
     def wrapped(array: Any) -> Any:
         made = _new(Tensor)
         made._array = array
@@ -352,6 +355,19 @@ def _kernel(plan: Plan, entry: Entry) -> Callable:
         return [_laid(t._array, layout) for t, layout in zip(made, layouts, strict=True) if layout is not None]
 
     return run
+
+
+@functools.cache
+def _caller(count: int, tensors: tuple[int, ...]) -> Callable[[Callable, Layout], Callable]:
+    """What makes a kernel of so many arguments, with tensors at these positions, a function of arrays."""
+    names = ", ".join(f"a{i}" for i in range(count))
+    wraps = "".join(f"        t = a{i}; a{i} = new(Tensor); a{i}._array = t\n" for i in tensors)
+    source = (f"def caller(kernel, layout):\n    strides = layout.strides\n    def call({names}):\n{wraps}"
+              f"        made = kernel({names})._array\n"
+              "        return made if made.strides == strides and made.__class__ is ndarray else laid(made, layout)\n"
+              "    return call\n")  # fmt: skip
+    scope = {"new": _new, "Tensor": Tensor, "ndarray": np.ndarray, "laid": _laid, "__opname__": "pipeline call"}
+    return compile_function("caller", source, scope)
 
 
 def _of_arrays(plan: Plan, entry: Entry) -> Callable | None:

@@ -1,10 +1,10 @@
 """A trace: what was recorded between two flushes, by numbers."""
 
 import math
+import re
 import sys
 import weakref
 from collections.abc import Sequence
-from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -111,6 +111,7 @@ class Node(Place):
                  "parent", "plans", "recipe", "rest")  # fmt: skip
 
     likely: "Node"
+    a0: Place
     rest: tuple
     free: bool
 
@@ -271,8 +272,11 @@ class Trace:
     def find_outputs(self) -> tuple[int, ...]:
         """Notes the values that somebody holds now."""
         arrays = [place.array for place in self.node.path()[1]]
-        numbers = compress(range(len(arrays)), map(_UNHELD.__lt__, map(sys.getrefcount, arrays)))
-        held = [number for number in numbers if number not in self.inputs]
+        try:
+            counts = bytes(map(sys.getrefcount, arrays))  # and a search, as the quickest way through thousands
+        except ValueError:  # one is held very often
+            counts = bytes([min(count, 255) for count in map(sys.getrefcount, arrays)])
+        held = [number for found in _HELD(counts) if (number := found.start()) not in self.inputs]
         memories = {arrays[number].memory for number in held}.difference(held, self.inputs)
         self.outputs = tuple(sorted([*held, *memories])) if memories else tuple(held)
         return self.outputs
@@ -379,7 +383,8 @@ def _count_of_unheld() -> int:
     return next(map(sys.getrefcount, [place.array]))
 
 
-_UNHELD = _count_of_unheld()  # references to an array in a place and in a list, and that of the count
+# What finds counts that are not those of an array in a place and in a list, with the reference of the count.
+_HELD = re.compile(b"[^%s]" % re.escape(bytes([_count_of_unheld()])), re.DOTALL).finditer
 
 
 class Slots(NamedTuple):

@@ -6,6 +6,7 @@ import pytest
 
 import mindtorch_v2 as torch
 from mindtorch_v2._dispatch.pipeline import pipeline_context
+from mindtorch_v2._pipeline.trace import Trace
 
 
 def pending(tensor: torch.Tensor) -> bool:
@@ -486,3 +487,47 @@ def test_writes_through_two_tensors_on_one_memory() -> None:
             x.add_(x)
             shown.add_(1)
         assert x.tolist() == shown.tolist() == [2.0, 3.0]
+
+
+def test_calls_that_are_as_the_last_time_are_known_without_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that write, views, and calls with several results."""
+    searched = []
+    step = Trace.step
+    monkeypatch.setattr(Trace, "step", lambda self, recipe, *args: searched.append(recipe) or step(self, recipe, *args))
+    bias = torch.arange(4.0)
+
+    def program(x: torch.Tensor) -> list[torch.Tensor]:
+        y = x + bias  # the only one after something new
+        y.add_(x).mul_(0.5)
+        x.sub_(y)
+        shown = y.t()
+        shown.mul_(3)
+        mean, scale = torch.native_layer_norm(y, (4,), None, None, 1e-5)[1:]
+        return [x, y, shown, mean, scale]
+
+    wanted = [t.tolist() for t in program(torch.ones(3, 4))]
+    for _ in range(3):
+        searched.clear()
+        x = torch.ones(3, 4)
+        with torch.pipeline():
+            made = program(x)
+        assert [t.tolist() for t in made] == wanted
+        assert [x._version, made[1]._version, made[2]._version] == [1, 3, 3]
+    assert len(searched) == 1
+
+
+def test_a_known_write_looks_again_at_what_lies_where() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        made = x * 2
+        x.add_(y)
+        return made + x
+
+    for _ in range(3):
+        with torch.pipeline():
+            assert program(torch.ones(2, 2), torch.ones(2)).tolist() == [[4, 4], [4, 4]]
+    x = torch.ones(2, 2)
+    with torch.pipeline(), pytest.raises(RuntimeError, match="some elements of the input tensor and the written-to"):
+        program(x, x[1])
+    assert x._version == 0
+    with torch.pipeline():
+        assert program(x, torch.ones(2)).tolist() == [[4, 4], [4, 4]]
