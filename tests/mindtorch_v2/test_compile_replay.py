@@ -1,6 +1,8 @@
 """torch.compile(mode="reduce-overhead"): what is replayed without Python, and every guard that prevents it."""
 
+import importlib.util
 import random
+import sys
 
 import pytest
 
@@ -69,6 +71,24 @@ x = torch.tensor([[1.0, -2.0, 3.0], [0.5, 0.25, -1.0]])
 
 
 # what is replayed ----------------------------------------------------------------------------------------------------
+
+
+def test_looking_for_a_module_is_nothing_that_the_function_does(replays, monkeypatch):
+    """As the library does while it makes a kernel; finders of the program note what they were asked for."""
+
+    class Finder:
+        asked = 0
+
+        def find_spec(self, name, path=None, target=None):
+            self.asked += 1
+
+    finder = Finder()
+    monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
+    run = compiled(lambda x: (importlib.util.find_spec("no_such_module"), (x * 2).exp())[1])
+    for _ in range(4):
+        assert torch.allclose(run(x), (x * 2).exp(), rtol=1e-6)
+    assert finder.asked
+    assert len(replays) == 2
 
 
 def test_calls_are_replayed_from_the_third_on(replays):

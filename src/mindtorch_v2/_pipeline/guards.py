@@ -28,6 +28,7 @@ _MOST = 256  # elements of a container that are looked at
 _COMPARED = _SIMPLE | {tuple}  # by value; other objects are the same or not
 _STORES = frozenset({"STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL"})
 _MAKERS = frozenset({"__init__", "__new__", "__post_init__", "<module>"})  # what they write to is new
+_IMPORTS = frozenset({"_find_and_load", "_find_spec"})  # that ask finders of the program, too
 _OF_ALL = frozenset(vars(Module()))  # attributes that all modules have; what is in them is looked at by itself
 _CODE = (FunctionType, MethodType, BuiltinFunctionType, ModuleType, type)
 
@@ -97,7 +98,7 @@ class Watched:
 
     def _event(self, frame: FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
-        if code.co_name == "_find_and_load" and event in ("call", "return"):  # an import, which happens once
+        if code.co_name in _IMPORTS and event in ("call", "return"):  # which happen once
             self.importing += 1 if event == "call" else -1
         elif self.importing:
             return
