@@ -56,6 +56,8 @@ from ._C import PyTorchFileReader as PyTorchFileReader
 from ._C import PyTorchFileWriter as PyTorchFileWriter
 QInt32Storage: Any
 QInt8Storage: Any
+QUInt2x4Storage: Any
+QUInt4x2Storage: Any
 QUInt8Storage: Any
 from .jit import ScriptFunction as ScriptFunction
 from .jit import ScriptModule as ScriptModule

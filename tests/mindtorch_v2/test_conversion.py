@@ -364,3 +364,52 @@ def test_casting_an_empty_complex_tensor_to_real_warns_of_nothing() -> None:
 def test_the_integral_over_no_points_is_a_constant() -> None:
     made = torch.trapezoid(torch.ones(0, 3, requires_grad=True), dim=0)
     assert made.tolist() == [0.0, 0.0, 0.0] and not made.requires_grad
+
+
+class Wildcard:
+    def __radd__(self, other: Any) -> int:
+        return 42
+
+
+REFUSED = [
+    ("torch.ones(2).as_subclass(int)", TypeError, "Creating a Tensor subclass from a class that does not inherit"),
+    ("torch.ones(2).as_subclass(3)", TypeError, r"cls must be a type \(got int\)"),
+    ("torch.ones(2).apply_(lambda k: 'text')", TypeError, "must be real number, not str"),
+    ("torch.ones(2).map_(torch.ones(2), lambda a, b: [1])", TypeError, "must be real number, not list"),
+    ("torch.set_num_interop_threads(0)", RuntimeError, "set_num_interop_threads expects a positive integer"),
+    ("torch.set_num_interop_threads('2')", RuntimeError, "set_num_interop_threads expects an int, but got str"),
+    ("torch._assert_async(torch.tensor([]))", RuntimeError, "Boolean value of Tensor with no values is ambiguous"),
+    ("torch._check(torch.tensor(True))", TypeError, "but got a Tensor. For tensor conditions, use torch._check_tensor"),
+    ("torch.quint8.is_signed", RuntimeError, "isSignedType not supported for quantized types"),
+    ("torch.tensor(1.0).cummax(100)", IndexError, "cummax.*Expected reduction dim -1 or 0 for scalar but got 100"),
+    ("torch.ones(0, 1).unflatten(0, (0, -1))", RuntimeError, "the unspecified dimension size -1 can be any value"),
+    ("torch.ones(2, 1, 3).dim_order(ambiguity_check=True)", RuntimeError, "does not have unique dim order"),
+    ("torch.ones(2, 1).expand(2, 3).dim_order(ambiguity_check=True)", RuntimeError, "not have unique dim order[.]"),
+    ("torch.ones(2).dim_order(ambiguity_check='yes')", TypeError, "must be a bool or a list of memory formats"),
+    ("torch.Size([1]) + 3", TypeError, r"can only concatenate tuple \(not int\) to torch.Size"),
+]
+
+
+@pytest.mark.parametrize("call, kind, text", REFUSED, ids=[call for call, *_ in REFUSED])
+def test_what_is_said_of_what_does_not_fit(call: str, kind: type, text: str) -> None:
+    with pytest.raises(kind, match=text):
+        eval(call)
+
+
+def test_small_facts_about_types_sizes_and_orders() -> None:
+    assert torch.Size([1]) + Wildcard() == 42
+    assert torch.ones(2, 3).dim_order(ambiguity_check=True) == (0, 1)
+    formats = [torch.contiguous_format, torch.channels_last]
+    assert torch.ones(2, 3, 4, 5).dim_order(ambiguity_check=formats) == (0, 1, 2, 3)
+    assert [torch.bits16.abbr, torch.bits8.abbr, torch.bits2x4.abbr] == ["b16x1", "b8x1", "b2x4"]
+    kinds = torch._C._get_all_dtypes()
+    assert len(kinds) == 27 and torch.float8_e8m0fnu in kinds and torch.qint8 not in kinds and torch.int4 not in kinds
+
+
+def test_a_number_of_a_tensor_that_requires_grad_warns() -> None:
+    torch.set_warn_always(True)
+    try:
+        with pytest.warns(UserWarning, match="Converting a tensor with requires_grad=True to a scalar"):
+            assert float(torch.ones((), requires_grad=True)) == 1.0
+    finally:
+        torch.set_warn_always(False)

@@ -313,7 +313,7 @@ def test_tensors_of_storages():
     source = torch.tensor([1.0, 2.0])
     assert torch.tensor(source.storage()).tolist() == [1.0, 2.0]
     made = torch.tensor(source.untyped_storage(), dtype=torch.float32)
-    assert made.tolist() == [1.0, 2.0] and made.data_ptr() != source.data_ptr()
+    assert made.tolist() == [1.0, 2.0] and made.data_ptr() == source.data_ptr()
     assert torch.tensor(source.untyped_storage()).tolist() == [4611686019492741120]
     with pytest.raises(RuntimeError, match="Expected a Storage of type Long or an UntypedStorage, but got Float"):
         torch.tensor(source.storage(), dtype=torch.int64)
@@ -338,3 +338,30 @@ def test_tensors_on_memory_at_an_address() -> None:
     assert made.tolist() == [[0, 2, 4], [1, 3, 5]] and made.stride() == (1, 2)
     made[0, 1] = 9
     assert array[2] == 9
+
+
+@pytest.mark.parametrize("name", ["hann", "hamming", "blackman", "bartlett", "kaiser"])
+def test_windows_are_not_sparse(name: str) -> None:
+    with pytest.raises(RuntimeError, match=f"{name}_window is not implemented for sparse types"):
+        getattr(torch, f"{name}_window")(3, layout=torch.sparse_coo)
+
+
+def test_full_of_a_complex_number_is_at_least_complex64() -> None:
+    torch.set_default_dtype(torch.float16)
+    try:
+        assert torch.full((2,), 1j).dtype is torch.full((2,), 1j, device="meta").dtype is torch.complex64
+        assert torch.tensor(1j).dtype is torch.complex32
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_sizes_are_read_as_pytorch_reads_them() -> None:
+    class Stubborn(list):
+        def __iter__(self) -> object:
+            raise RuntimeError("not asked for")
+
+    assert torch.ones((np.array(3), np.int64(4))).shape == (3, 4)
+    assert torch.ones(Stubborn([2, 3])).shape == (2, 3)
+    assert torch.tensor([0j, 1e-323j, -1j], dtype=torch.bool).tolist() == [False, True, True]
+    with pytest.raises(TypeError, match="'complex' object cannot be interpreted as an integer"):
+        torch.tensor([1j], dtype=torch.int64)

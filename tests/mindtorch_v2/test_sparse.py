@@ -593,3 +593,50 @@ def test_zeros_like_of_a_compressed_tensor_has_its_dimensions():
 def test_offsets_of_diagonals_are_a_vector():
     with pytest.raises(RuntimeError, match="Offsets must be scalar or vector"):
         torch.sparse.spdiags(torch.ones(1, 3), torch.tensor([[0]]), (3, 3))
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc])
+def test_tensors_like_a_compressed_one(layout: Any) -> None:
+    x = of_layout(layout)
+    for made, expected in ((torch.ones_like(x), 1.0), (torch.full_like(x, 3), 3.0)):
+        assert made.layout is layout and made.values().unique().tolist() == [expected]
+        assert made.values().shape == x.values().shape
+    assert torch.empty_like(x)._nnz() == torch.randn_like(x)._nnz() == x._nnz()
+    assert torch.empty_like(x, dtype=torch.int64).dtype is torch.int64
+    other = {torch.sparse_csr: torch.sparse_csc, torch.sparse_csc: torch.sparse_csr, torch.sparse_bsr: torch.sparse_bsc,
+             torch.sparse_bsc: torch.sparse_bsr}[layout]
+    for wanted in (layout, other, torch.sparse_coo):
+        zeros = torch.zeros_like(x, layout=wanted)
+        assert zeros.layout is wanted and zeros._nnz() == 0 and torch.equal(zeros.to_dense(), torch.zeros(2, 3))
+    if layout in (torch.sparse_bsr, torch.sparse_bsc):
+        assert torch.zeros_like(x, layout=other).values().shape == (0, 2, 1)
+    with pytest.raises(RuntimeError, match="empty_like with different sparse layout is not supported"):
+        torch.empty_like(x, layout=other)
+    unlike = torch.sparse_bsr if layout in (torch.sparse_csr, torch.sparse_csc) else torch.sparse_csr
+    with pytest.raises(RuntimeError, match="sparse_compressed_tensor_with_dims: blocksize"):
+        torch.zeros_like(x, layout=unlike)
+
+
+def test_zeros_with_a_coo_result_have_no_elements() -> None:
+    out = uncoalesced()
+    assert torch.zeros((2, 2), out=out) is out
+    assert out.shape == (2, 2) and out._nnz() == 0
+    with pytest.raises(RuntimeError, match="memory format option is only supported by strided tensors"):
+        torch.zeros_like(out, memory_format=torch.contiguous_format)
+
+
+def test_products_of_sparse_tensors_broadcast_dense_dimensions_and_single_numbers() -> None:
+    rows, factors = DENSE.to_sparse(1), torch.tensor([[2.0], [3.0]]).to_sparse(1)
+    assert torch.equal((rows * factors).to_dense(), DENSE * torch.tensor([[2.0], [3.0]]))
+    three = torch.tensor(3.0).to_sparse()
+    for made in (DENSE.to_sparse() * three, three * DENSE.to_sparse()):
+        assert torch.equal(made.to_dense(), DENSE * 3)
+    with pytest.raises(RuntimeError, match="expects sparse inputs with equal dimensionality"):
+        DENSE.to_sparse() * torch.ones(1, 3).to_sparse()
+
+
+def test_a_masked_extreme_of_all_elements_that_is_zero_is_not_stored() -> None:
+    x, mask = DENSE.to_sparse(), (DENSE >= 0).to_sparse()
+    for name in ("amin", "prod"):
+        made = getattr(torch.masked, name)(x, mask=mask)
+        assert made._nnz() == 0 and made.to_dense().item() == 0

@@ -7,6 +7,7 @@ from typing import Any
 
 from .._compat.absent import absent_class
 from .._core.determinism import determinism
+from .._core.dtype import NAMES
 from .._core.generator import Generator
 from .._core.marks import is_conjugated as _is_conjugated
 from .._core.marks import is_negated as _is_negated
@@ -90,6 +91,12 @@ def __getattr__(name: str) -> Any:
     if name == "_VariableFunctions":
         return importlib.import_module("mindtorch_v2")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+def _get_all_dtypes() -> list[Any]:
+    """The types of elements, less the quantized ones and those of fewer bits than a byte."""
+    return [kind for name, kind in NAMES.items() if name == kind.name and not name.startswith("q")
+            and name.lstrip("uint") not in "1234567"]
 
 
 def _get_deterministic_fill_uninitialized_memory() -> bool:

@@ -17,7 +17,8 @@ def _assert(condition: Any, message: str) -> None:
 def _assert_async(condition: Any, message: str = "Expected Tensor with single nonzero value, but got zero") -> None:
     """As `_assert` of a tensor with one element, with the error that a device would report later."""
     if condition.numel() != 1:
-        raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+        count = "more than one value" if condition.numel() else "no values"
+        raise RuntimeError(f"Boolean value of Tensor with {count} is ambiguous")
     if not bool(condition):
         raise RuntimeError(message)
 
@@ -35,6 +36,9 @@ def _assert_tensor_metadata(a: Tensor, size: Any = None, stride: Any = None, dty
 
 def _check_with(error_type: type[Exception], cond: Any, message: Callable[[], Any] | None = None) -> None:
     """Raises an error of that type, with the text that `message` makes, unless the condition holds."""
+    if isinstance(cond, Tensor):
+        raise TypeError("cond must be a bool, but got a Tensor. For tensor conditions, use torch._check_tensor_all() "
+                        "to assert that all elements are true.")
     if not isinstance(cond, bool):
         raise TypeError(f"cond must be a bool, but got {type(cond)}")
     if not cond:

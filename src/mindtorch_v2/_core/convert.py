@@ -300,6 +300,9 @@ def _map2(self: Tensor, x: Tensor, y: Tensor, callable: Callable) -> Tensor:
 
 
 def _store(self: Tensor, values: list) -> Tensor:
+    for value in values:
+        if isinstance(value, (str, bytes, list, tuple)):
+            raise TypeError(f"must be real number, not {type(value).__name__}")
     return self.copy_(new_tensor(self, values).view(self.shape))  # type: ignore[attr-defined]
 
 

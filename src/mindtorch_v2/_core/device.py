@@ -205,6 +205,9 @@ class Size(tuple):
 
     def __add__(self, other: Any) -> "Size":  # type: ignore[override]
         if not isinstance(other, tuple):
+            made = other.__radd__(self) if hasattr(type(other), "__radd__") else NotImplemented
+            if made is not NotImplemented:
+                return made
             raise TypeError(f"can only concatenate tuple (not {type(other).__name__}) to torch.Size")
         return Size(tuple.__add__(self, other))
 

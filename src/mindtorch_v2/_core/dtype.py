@@ -45,6 +45,8 @@ class dtype:
         """A short name: "f32", "i64", "bf16"."""
         if self.name == "bool":
             return "b8"
+        if self.name.startswith("bits"):
+            return self.name.replace("bits", "b") + ("" if "x" in self.name else "x1")
         short = self.name.replace("_", "").replace("float", "f").replace("complex", "c")
         return short.replace("uint", "u").replace("int", "i")
 
@@ -147,12 +149,17 @@ class _NamedOnly(dtype):
     __slots__ = ()
 
     def __init__(self, name: str) -> None:
-        signed = name.startswith(("int", "float"))
         self.name, self.category = name, FLOAT if name.startswith("float") else INT
         letters = 3 if name.startswith(("qui", "uin")) else 2 if name.startswith("qi") else 1
         self.scalar_name = name[:letters].upper() + name[letters:]
         self.itemsize = {"bits16": 2, "qint32": 4}.get(name, 1)
-        self.is_floating_point, self.is_complex, self.is_signed = name.startswith("float"), False, signed
+        self.is_floating_point, self.is_complex = name.startswith("float"), False
+
+    @property
+    def is_signed(self) -> bool:  # type: ignore[override]
+        if self.name.startswith("q"):
+            raise RuntimeError("isSignedType not supported for quantized types")
+        return self.name.startswith(("int", "float"))
 
 
 NAMES |= {name: _NamedOnly(name) for name in (

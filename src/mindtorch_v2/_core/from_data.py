@@ -60,8 +60,11 @@ def _inferred(kinds: set[type]) -> dtype:
 
 def _as_array(numbers: Any, kind: dtype, kinds: set[type]) -> np.ndarray:
     """Python numbers of the given classes, or a list of them, as an array."""
+    if complex in kinds and kind.category == BOOL:
+        return np.array(numbers, np.complex128) != 0
     if complex in kinds and kind.category != COMPLEX:
-        raise TypeError("must be real number, not complex")
+        raise TypeError("must be real number, not complex" if kind.category == FLOAT else
+                        "'complex' object cannot be interpreted as an integer")
     if kind.category == FLOAT or kind.category == COMPLEX:
         wide = np.array(numbers, np.complex128 if kind.category == COMPLEX else np.float64)
         if wide.dtype is kind.np:
@@ -301,7 +304,7 @@ def _placed(made: Tensor, where: Any, requires_grad: bool) -> Tensor:
 def tensor(
     data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
 ) -> Tensor:
-    """A leaf with a copy of `data`."""
+    """A leaf with a copy of `data`; on the memory of a storage itself."""
     kind = None if dtype is None else as_dtype(dtype)
     _check_flag("tensor", "requires_grad", requires_grad)
     _check_flag("tensor", "pin_memory", pin_memory)
@@ -355,20 +358,18 @@ def copied(source: Tensor, kind: dtype | None, where: Any) -> Tensor:
     return converted(source.detach(), kind, None if where is None else device(where), copy=True)
 
 
-def _array_of_storage(data: TypedStorage | UntypedStorage, kind: dtype | None) -> np.ndarray:
-    """A copy of a storage's elements, of the default type unless told: which a typed storage must have."""
+def _of_storage(data: TypedStorage | UntypedStorage, kind: dtype | None) -> Tensor:
+    """A tensor on a storage, of the default type unless told: which a typed storage must have."""
     if data.device is META:
-        data.tolist()  # raises
-    if isinstance(data, TypedStorage):
-        kind = kind or get_default_dtype()
-    return _on_storage(data, kind)._array.copy()
+        raise ValueError("could not determine the shape of object type 'torch.storage.UntypedStorage'")
+    return _on_storage(data, kind or get_default_dtype() if isinstance(data, TypedStorage) else kind)
 
 
 @allocates
 def _fresh(data: Any, kind: dtype | None, where: Any, requires_grad: bool) -> Tensor:
     if isinstance(data, (TypedStorage, UntypedStorage)):
-        array = _array_of_storage(data, kind)
-    elif isinstance(data, np.ndarray):
+        return _placed(_of_storage(data, kind), where, requires_grad)
+    if isinstance(data, np.ndarray):
         _check_array(data)
         array = np.empty(data.shape, (kind or OF_ARRAY[data.dtype]).np)
         store(np, array, data)

@@ -183,12 +183,15 @@ def empty_sparse(kind: layout, shape: Sequence[int], like: Tensor, sparse_dim: i
     return wrap_sparse(SparseArray(kind, parts, wrap(np.empty((*lead, 0), like._array.dtype)), shape))
 
 
-def emptied(array: SparseArray, kind: Any) -> SparseArray:
+def emptied(array: SparseArray, kind: Any, wanted: layout | None = None) -> SparseArray:
     """A compressed array of the same dimensions and types of indices, with no elements, of a type of values."""
-    starts, plain = (part._array for part in array.parts)
-    lead, held = starts.shape[:-1], array.values._array.shape[array.batch + 1 :]
-    parts = (wrap(np.zeros_like(starts)), wrap(np.empty((*lead, 0), plain.dtype)))
-    return SparseArray(array.layout, parts, wrap(np.empty((*lead, 0, *held), kind)), array.shape)
+    wanted, indices, values = wanted or array.layout, array.parts[-1]._array.dtype, array.values._array
+    batch = array.sparse_dim - 2 if array.layout is sparse_coo else array.batch
+    lines = grid_of(array.shape, batch, array.block)[batch + (wanted not in BY_ROWS)]
+    held = values.shape[1 if array.layout is sparse_coo else batch + 1 :]
+    lead = array.shape[:batch]
+    parts = (wrap(np.zeros((*lead, lines + 1), indices)), wrap(np.empty((*lead, 0), indices)))
+    return SparseArray(wanted, parts, wrap(np.empty((*lead, 0, *held), kind)), array.shape)
 
 
 def coo_of(array: SparseArray) -> SparseArray:

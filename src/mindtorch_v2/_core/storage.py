@@ -32,29 +32,20 @@ DEPRECATED = ("TypedStorage is deprecated. It will be removed in the future and 
               "storage class. This should only matter to you if you are using storages directly.  To access "
               "UntypedStorage directly, use tensor.untyped_storage() instead of tensor.storage()")
 _device = device  # some methods have a parameter of that name
-# A place that tensors fill: brings those that show memory between two addresses to a storage's new memory.
-follow_storage: list[Callable[[Any, int, int], None]] = []
+# A place that tensors fill: brings those that show memory between two addresses to a storage's new memory, and says
+# whether there are some that do not fit.
+follow_storage: list[Callable[[Any, int, int], bool]] = []
 
 
 class StorageBase:
-    """What every storage of bytes is."""
+    """Bytes. `buffer` is any C-contiguous array over them; arrays of tensors are made on it."""
 
-    __slots__ = ()
+    __slots__ = ("__dict__", "__weakref__", "buffer", "nbytes_")
 
-
-class UntypedStorage(StorageBase):
-    """Bytes on the CPU. `buffer` is any C-contiguous array over them; arrays of tensors are made on it."""
-
-    __slots__ = ("__weakref__", "buffer", "fixed", "nbytes_")
-    fixed: bool  # set where others know of the memory
-    device: device = CPU
-    is_sparse = is_sparse_csr = False
-    filename = None
-    dtype = uint8  # what the elements of a storage without a type count as
-
-    def __new__(cls, *args: Any, device: Any = None) -> "UntypedStorage":
-        kind = cls if device is None or cls is not UntypedStorage else _class_on(_device(device))
-        return object.__new__(kind)
+    def __new__(cls, *args: Any, device: Any = None) -> Any:
+        if cls is StorageBase:
+            raise RuntimeError("Cannot directly construct StorageBase; subclass it and then construct that")
+        return object.__new__(cls)
 
     @allocates
     def __init__(self, *args: Any, device: Any = None) -> None:
@@ -65,7 +56,58 @@ class UntypedStorage(StorageBase):
             self.buffer: Any = np.zeros(content, np.uint8)
         else:
             self.buffer = _bytes_of_items(content)
-        self.nbytes_ = self.buffer.nbytes
+        self.nbytes_: int = self.buffer.nbytes
+
+    @property
+    def _cdata(self) -> int:
+        """A number that no other living storage has."""
+        return id(self)
+
+    @property
+    def data(self) -> np.ndarray:
+        """The bytes as a flat array."""
+        return _ndarray((self.nbytes_,), np.uint8, self.buffer)
+
+    def nbytes(self) -> int:
+        return self.nbytes_
+
+    size = nbytes
+    __len__ = nbytes
+
+    def element_size(self) -> int:
+        return 1
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self.nbytes_
+
+    def data_ptr(self) -> int:
+        return self.buffer.__array_interface__["data"][0] if self.nbytes_ else 0
+
+    def _fix_weakref(self) -> None:
+        """Nothing: what a weak reference gives keeps the storage alive, as any other reference does."""
+
+    def _write_file(self, file: Any, is_real_file: bool, save_size: bool, element_size: int) -> None:
+        """Writes the bytes to an open file, the number of elements before them if told."""
+        content = self.data.tobytes()
+        if save_size:
+            file.write((self.nbytes_ // element_size).to_bytes(8, "little"))
+        file.write(content)
+
+
+class UntypedStorage(StorageBase):
+    """Bytes on the CPU."""
+
+    __slots__ = ("fixed", "outgrown")
+    fixed: bool  # set where others know of the memory
+    outgrown: bool  # set where it is too small for some tensors, which follow once it has grown
+    device: device = CPU
+    is_sparse = is_sparse_csr = False
+    filename = None
+    dtype = uint8  # what the elements of a storage without a type count as
+
+    def __new__(cls, *args: Any, device: Any = None) -> "UntypedStorage":
+        kind = cls if device is None or cls is not UntypedStorage else _class_on(_device(device))
+        return object.__new__(kind)
 
     @classmethod
     def of_array(cls, array: np.ndarray) -> "UntypedStorage":
@@ -137,28 +179,6 @@ class UntypedStorage(StorageBase):
         needed = offset + width + sum(s * (n - 1) for s, n in zip(strides, shape, strict=True))
         refuse_reach(shape, [s // width for s in strides], offset // width, width, needed, self.nbytes_)
 
-    @property
-    def _cdata(self) -> int:
-        """A number that no other living storage has."""
-        return id(self)
-
-    @property
-    def data(self) -> np.ndarray:
-        """The bytes as a flat array."""
-        return _ndarray((self.nbytes_,), np.uint8, self.buffer)
-
-    def nbytes(self) -> int:
-        return self.nbytes_
-
-    size = nbytes
-    __len__ = nbytes
-
-    def element_size(self) -> int:
-        return 1
-
-    def data_ptr(self) -> int:
-        return self.buffer.__array_interface__["data"][0] if self.nbytes_ else 0
-
     def resize_(self, nbytes: int) -> "UntypedStorage":
         """Changes the size, keeping the bytes that fit; tensors follow to the new memory."""
         return self.grow(nbytes, 0)
@@ -181,12 +201,28 @@ class UntypedStorage(StorageBase):
         """Makes an array the memory of this storage and of the tensors on it, if there are more than `holders`."""
         old, start, end = self.buffer, self.data_ptr(), self.data_ptr() + self.nbytes_
         self.buffer, self.nbytes_ = bytes_, bytes_.nbytes
-        while start != end and sys.getrefcount(old) <= 2 + holders:
+        outgrown = getattr(self, "outgrown", False)
+        while start != end and not outgrown and sys.getrefcount(old) <= 2 + holders:
             if old.base.__class__ is not _ndarray:
                 return
             old = old.base
-        if start != end:
-            follow_storage[0](self, start, end)
+        if start != end or outgrown:
+            self.outgrown = follow_storage[0](self, start, end)
+
+    def _swap_data_ptr_(self, other: "UntypedStorage") -> None:
+        """Exchanges the bytes of two storages, and their sizes; each keeps its place in memory where it can."""
+        if not isinstance(other, UntypedStorage):
+            raise RuntimeError(f"_swap_data_ptr_ expects an UntypedStorage, but got {type(other).__name__}")
+        if self.device != other.device:
+            raise RuntimeError(f"_swap_data_ptr_: storages must be on the same device, got {self.device} and "
+                               f"{other.device}")
+        sizes = self.nbytes_, other.nbytes_
+        if sizes[0] != sizes[1] and 0 not in sizes:
+            raise RuntimeError("_swap_data_ptr_: storages must have the same nbytes or one must have 0, got "
+                               f"{sizes[0]} and {sizes[1]}")
+        before = self.clone()
+        self.resize_(other.nbytes_).copy_(other)
+        other.resize_(before.nbytes_).copy_(before)
 
     def resizable(self) -> bool:
         return not getattr(self, "fixed", False)
@@ -198,6 +234,9 @@ class UntypedStorage(StorageBase):
     @allocates
     def clone(self) -> "UntypedStorage":
         return UntypedStorage.of_array(self.data.copy())
+
+    def __copy__(self) -> "UntypedStorage":
+        return self.clone()
 
     def new(self) -> "UntypedStorage":
         return type(self)()
@@ -427,7 +466,7 @@ class TypedStorage:
         elif isinstance(content, (str, bytes)):
             raise TypeError(f"new(): invalid data type '{type(content).__name__}'")
         else:
-            storage = UntypedStorage.of_array(np.array(list(content)).astype(self.dtype.np))
+            storage = UntypedStorage.of_array(np.array(list(content)).astype(_element_type(self.dtype)))
             self._untyped_storage = storage.to(device=CPU if device is None else device)
 
     @property
@@ -436,9 +475,9 @@ class TypedStorage:
 
     @property
     def data(self) -> np.ndarray:
-        """The flat NumPy array of all elements."""
+        """The flat NumPy array of all elements; of a quantized type the integers that stand for them."""
         storage = self._untyped_storage
-        return storage.data[: len(self) * self.dtype.itemsize].view(self.dtype.np)
+        return storage.data[: len(self) * self.dtype.itemsize].view(_element_type(self.dtype))
 
     @property
     def device(self) -> _device:
@@ -456,6 +495,9 @@ class TypedStorage:
         return self._untyped_storage.nbytes_ // self.dtype.itemsize
 
     size = __len__
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self.nbytes()
 
     def element_size(self) -> int:
         return self.dtype.itemsize
@@ -534,11 +576,17 @@ class TypedStorage:
 
 
 _dtype = dtype
+_QUANTIZED = {"quint8": np.uint8, "qint8": np.int8, "qint32": np.int32, "quint4x2": np.uint8, "quint2x4": np.uint8}
+
+
+def _element_type(kind: dtype) -> Any:
+    return _QUANTIZED.get(kind.name) or kind.np
+
 
 # The element types that had a storage class of their own; files name the type of a storage by it.
 LEGACY_NAMES = {
     kind: f"{kind.scalar_name}Storage"
-    for kind in (*OF_ARRAY.values(), *(NAMES[name] for name in ("quint8", "qint8", "qint32")))
+    for kind in (*OF_ARRAY.values(), *(NAMES[name] for name in _QUANTIZED))
     if kind.name not in ("uint16", "uint32", "uint64", "complex32") and kind not in FLOAT8
 }
 

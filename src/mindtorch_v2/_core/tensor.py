@@ -43,7 +43,7 @@ from .._dispatch.levels import LevelArray
 from .._dispatch.registry import Operator, registry
 from .._dispatch.schema import LEAST, MOST
 from .deferred import Deferred
-from .device import CPU, META, Size, device, layout, strided
+from .device import CPU, META, Size, device, layout, memory_format, strided
 from .dtype import CPP_NAMES, FLOAT, OF_ARRAY, WIDER, cast, dtype
 from .geometry import contiguous_strides, is_dense
 from .marks import marked
@@ -220,9 +220,25 @@ class Tensor(TensorBase):
                                "equivalent dense tensor, multiply numel() by element_size()")
         return self._array.itemsize * self._array.size
 
-    def dim_order(self) -> tuple[int, ...]:
-        """The dimensions from the one with the largest stride to the one with the smallest."""
+    def _fix_weakref(self) -> None:
+        """Nothing: what a weak reference gives keeps the tensor alive, as any other reference does."""
+
+    def dim_order(self, *, ambiguity_check: Any = False) -> tuple[int, ...]:
+        """The dimensions from the one with the largest stride to the one with the smallest.
+
+        With `ambiguity_check` it must be the only such order, or fit only one of the memory formats that are listed.
+        """
+        formats = ambiguity_check if isinstance(ambiguity_check, list) else []
+        if not isinstance(ambiguity_check, (bool, list)) or not all(isinstance(f, memory_format) for f in formats):
+            raise TypeError("The ambiguity_check argument must be a bool or a list of memory formats.")
         strides = self.stride()
+        if ambiguity_check:
+            if 0 in strides:
+                raise RuntimeError("The tensor does not have unique dim order.")
+            fitting = sum(self.is_contiguous(memory_format=f) for f in formats)
+            if fitting > 1 or not formats and len(set(strides)) < len(strides):
+                raise RuntimeError("The tensor does not have unique dim order, or cannot map to exact one of the given "
+                                   "memory formats.")
         return tuple(sorted(range(len(strides)), key=lambda d: -strides[d]))
 
     @property
@@ -747,10 +763,17 @@ class Tensor(TensorBase):
         return int(self._number("int64_t"))
 
     def __float__(self) -> float:
+        self._warn_of_lost_grad()
         return float(self._number("double"))
 
     def __complex__(self) -> complex:
+        self._warn_of_lost_grad()
         return complex(self._number())
+
+    def _warn_of_lost_grad(self) -> None:
+        if self.requires_grad:
+            warn_once("Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\n"
+                      "Consider using tensor.detach() first.", 3)
 
     def __index__(self) -> int:
         if self.dtype.category > 1 or self._array.size != 1:
@@ -769,8 +792,11 @@ class Tensor(TensorBase):
 
     def as_subclass(self, cls: type) -> Any:
         """The same tensor as an instance of another Tensor class."""
+        if not isinstance(cls, type):
+            raise TypeError(f"cls must be a type (got {type(cls).__name__})")
         if not issubclass(cls, Tensor):
-            raise TypeError(f"as_subclass: expected a subclass of torch.Tensor, got {cls.__name__}")
+            raise TypeError("Creating a Tensor subclass from a class that does not inherit from Tensor is not "
+                            "possible. Make sure your class inherits from Tensor.")
         with changed_modes(exclude=modes.exclude | PYTHON_MASK):
             made = call_bound(registry.get("alias"), (self,))
         made.__class__ = cls
@@ -930,21 +956,30 @@ def _slots_of(kind: Any) -> tuple[str, ...]:
                  if name not in ("__dict__", "__weakref__"))
 
 
-def _follow_storage(storage: UntypedStorage, start: int, end: int) -> None:
-    """Brings the tensors that show memory between two addresses to the new memory of their storage.
+def _storage_so_far(tensor: Tensor) -> UntypedStorage | None:
+    """The storage of a tensor if somebody has asked for it."""
+    return tensor._base._storage if tensor._storage is None and tensor._base is not None else tensor._storage
+
+
+def _follow_storage(storage: UntypedStorage, start: int, end: int) -> bool:
+    """Brings the tensors that show memory between two addresses to the new memory of their storage; True: not all fit.
 
     Nobody keeps a list of them, which every view would pay for: they are looked for where Python keeps its objects.
     """
+    left = False
     for tensor in [value for value in gc.get_objects() if issubclass(type(value), Tensor)]:
         array = fields_of(tensor).get("_array")
         if array.__class__ is not np.ndarray or not array.size:
             continue
-        if start <= array.__array_interface__["data"][0] < end:
+        if start <= array.__array_interface__["data"][0] < end or _storage_so_far(tensor) is storage:
             reach = tensor._offset + array.itemsize
             reach += sum(stride * (n - 1) for stride, n in zip(array.strides, array.shape, strict=True))
             if reach <= storage.nbytes():
                 tensor._array = storage.array(array.shape, array.dtype, tensor._offset, array.strides)
                 tensor._storage = storage
+            else:
+                left = True
+    return left
 
 
 follow_storage.append(_follow_storage)

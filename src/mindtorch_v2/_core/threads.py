@@ -166,6 +166,8 @@ def get_num_interop_threads() -> int:
 
 def set_num_interop_threads(num: int) -> None:
     """Operators run one after another: the number is kept and nothing else."""
+    if not isinstance(num, int):
+        raise RuntimeError(f"set_num_interop_threads expects an int, but got {type(num).__name__}")
     if num <= 0:
-        raise RuntimeError("Expected positive number of threads")
+        raise RuntimeError("set_num_interop_threads expects a positive integer")
     _interop[0] = num

@@ -119,7 +119,9 @@ class Argument:
     def _converted_ints(self, items: Sequence[Any]) -> tuple[int, ...]:
         """Integers of a list, of which PyTorch looks at the first before it takes all: booleans may follow it."""
         converted = []
-        for i, item in enumerate(items):
+        # Not `iter(items)`: a subclass may have one of its own, which PyTorch does not look at.
+        own: Any = tuple if isinstance(items, tuple) else list
+        for i, item in enumerate(own.__iter__(items)):
             if self.symbolic and is_tensor(item) and item.dtype.category == 0:
                 raise RuntimeError("Expected scalar.isIntegral( false) to be true, but got false.")
             try:
@@ -179,6 +181,8 @@ def _to_list_int(value: Any) -> Any:
     """An integer inside a list: a tensor of one element will do."""
     if is_tensor(value):
         return MISSING if value.dtype.category > 1 or value.numel() != 1 else int(value)
+    if value.__class__ is np.ndarray and not value.ndim:
+        return _index_of(value)
     return int(value) if isinstance(value, bool) else to_int(value)
 
 

@@ -182,7 +182,11 @@ def _sized(name: str) -> Callable[..., Spec]:
 
 
 def _full_spec(size: tuple[int, ...], fill_value: Any, dtype: dtype | None, *rest: Any) -> Spec:
-    return Spec(checked_size(size, "full"), dtype or (int64 if fill_value.__class__ is int else of_number(fill_value)))
+    if dtype is None:
+        dtype = int64 if fill_value.__class__ is int else of_number(fill_value)
+        if dtype is complex32:  # a complex number of the default type float16 is complex32 elsewhere
+            dtype = complex64
+    return Spec(checked_size(size, "full"), dtype)
 
 
 _SIZES = cases(case((2, 3)), case((0, 2)), case(()))

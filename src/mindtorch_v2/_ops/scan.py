@@ -136,6 +136,8 @@ def _extremes_spec(name: str) -> Callable:
     def infer(self: Tensor, dim: int) -> tuple[Spec, Spec]:
         if self.dtype.category == COMPLEX and self._array.ndim:
             raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{self.dtype.scalar_name}'")
+        if not self._array.ndim and dim not in (-1, 0):
+            raise IndexError(f"{name}(): Expected reduction dim -1 or 0 for scalar but got {dim}")
         wrapped_dim(dim, self._array.ndim)
         return Spec(self._array.shape, self.dtype), Spec(self._array.shape, int64)
 

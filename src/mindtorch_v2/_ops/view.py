@@ -520,6 +520,10 @@ def _unflatten(self, dim, sizes):
     known = math.prod(n for n in sizes if n != -1)
     if sizes.count(-1) > 1:
         raise RuntimeError("unflatten got an unexpected error:\nonly one dimension can be inferred")
+    if -1 in sizes and not known and not shape[dim]:
+        raise RuntimeError(f"unflatten got an unexpected error:\ncannot reshape tensor of 0 elements into shape "
+                           f"{shape_text(sizes)} because the unspecified dimension size -1 can be any value and is "
+                           "ambiguous")
     if -1 in sizes and known and not shape[dim] % known:
         sizes = tuple(shape[dim] // known if n == -1 else n for n in sizes)
     elif -1 in sizes or known != shape[dim]:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from .._core.device import strided
 from .._core.dtype import FLOAT, float32, get_default_dtype, promote_types
 from .._dispatch.registry import registry
 from ._declare.aten import Aten, if_given
@@ -52,6 +53,8 @@ def _declare_window(name: str, shape: Callable, parameters: str = "", *defaults:
     def window(window_length: int, periodic: bool, *rest: Any) -> Any:
         *numbers, dtype, layout, device, pin_memory, requires_grad = rest
         kind = dtype or get_default_dtype()
+        if layout not in (None, strided):
+            raise RuntimeError(f"{name} is not implemented for sparse types, got: {layout}")
         if kind.category < FLOAT:
             raise RuntimeError(f"{name} expects floating point dtypes, got: {kind.scalar_name}")
         if window_length < 0:

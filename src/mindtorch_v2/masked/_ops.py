@@ -121,7 +121,10 @@ def _of_sparse(function: Callable, input: Any, dim: Dims, keepdim: bool | None, 
         kind_of_error = RuntimeError if name in ("sum", "prod") else AssertionError
         raise kind_of_error("reduction operations on CSR tensors with keepdim=False is unsupported")
     made: Any = function(input.to_dense(), dim, keepdim=keepdim, dtype=kind, mask=chosen)
-    left = _any_over(chosen, _canonical_dim(dim, input.ndim), bool(keepdim))
+    dims = _canonical_dim(dim, input.ndim)
+    if input.layout is sparse_coo and len(dims) == input.ndim and name != "sum":
+        return made.to_sparse()
+    left = _any_over(chosen, dims, bool(keepdim))
     return made.sparse_mask(left.to_sparse(layout=input.layout))
 
 

@@ -293,8 +293,11 @@ def _check_before(operator: Operator, rule: Out, targets: Sequence[Tensor], valu
 
 
 def _store_sparse(operator: Operator, target: Tensor, value: Tensor) -> None:
-    from ..sparse.layouts import store_result
+    from ..create import sparse_factories
+    from ..sparse.layouts import empty_sparse, sparse_coo, store_result
 
+    if operator.name in sparse_factories and target.layout is sparse_coo:
+        value = empty_sparse(sparse_coo, value.shape, value)
     store_result(target, value, replaces=sum(a.is_tensor for a in operator.schema.arguments) > 1)
 
 

@@ -34,13 +34,14 @@ from ..._dispatch.argument_checks import expected
 from ..._dispatch.callers import call_bound
 from ..._dispatch.keys import DispatchKey
 from ..._dispatch.registry import Operator, PerOperator, registry
+from .. import random  # noqa: F401 - declares randn_like
 from .._declare.families import Family
 from .._declare.op import composite, function_of, op
 from .._declare.rules import Spec, at_hand, check_result_fits, shape_text
 from ..create import sparse_factories
 from . import on_device
 
-cat, zeros = (function_of(registry.get(name)) for name in ("cat", "zeros"))
+cat, empty_like, zeros = (function_of(registry.get(name)) for name in ("cat", "empty_like", "zeros"))
 
 # dispatch ------------------------------------------------------------------------------------------------------------
 
@@ -526,35 +527,80 @@ def store_result(target: Tensor, value: Tensor, *, replaces: bool) -> None:
         _stored(target, value, False)
 
 
+def _check_memory_format(self: Tensor, memory_format: Any) -> None:
+    if memory_format is not None and self.layout is sparse_coo:
+        raise RuntimeError("memory format option is only supported by strided tensors")
+
+
 def _empty_like(self: Tensor, dtype: dtype | None, layout: layout | None, device: Any, pin_memory: Any,
-                requires_grad: bool, *rest: Any) -> Tensor:
-    like = self._array.values if dtype is None else self._array.values.to(dtype)
-    if layout is strided:
-        return zeros(self.shape, dtype=like.dtype, device=device, requires_grad=requires_grad)
-    same = layout in (None, self.layout)
-    if layout is not None and not same and sparse_coo not in (layout, self.layout):
+                requires_grad: bool, memory_format: Any = None) -> Tensor:
+    """A tensor with the indices of a compressed one; without elements, of whatever layout, if it is a COO one."""
+    _check_memory_format(self, memory_format)
+    array, wanted = self._array, layout or self.layout
+    if array.layout is sparse_coo:
+        if wanted in BLOCKED:
+            empty_sparse(wanted, array.shape, array.values)  # raises
+        return _zeros_like(self, dtype, layout, device, pin_memory, requires_grad)
+    if wanted is not array.layout:
         raise RuntimeError("empty_like with different sparse layout is not supported (self is "
-                           f"{LAYOUT_NAMES[self.layout]} but you requested {LAYOUT_NAMES[layout]})")
-    if same and self.layout is not sparse_coo:
-        made = wrap_sparse(emptied(self._array, like._array.dtype))
-    else:
-        made = empty_sparse(layout or self.layout, self._array.shape, like, self._array.sparse_dim if same else None)
+                           f"{LAYOUT_NAMES[array.layout]} but you requested {LAYOUT_NAMES.get(wanted, 'Strided')})")
+    parts = tuple(part.clone() for part in array.parts)
+    made = wrap_sparse(SparseArray(wanted, parts, empty_like(array.values, dtype=dtype), array.shape))
     return made.requires_grad_() if requires_grad else made
 
 
+def _zeros_like(self: Tensor, dtype: dtype | None, layout: layout | None, device: Any, pin_memory: Any,
+                requires_grad: bool, memory_format: Any = None) -> Tensor:
+    """A tensor of the same dimensions without elements."""
+    _check_memory_format(self, memory_format)
+    array, wanted = self._array, layout or self.layout
+    like = array.values if dtype is None else array.values.to(dtype)
+    if wanted is strided:
+        if array.layout is not sparse_coo:
+            _empty_like(self, dtype, wanted, device, pin_memory, requires_grad)  # raises
+        return zeros(self.shape, dtype=like.dtype, device=device, requires_grad=requires_grad)
+    if wanted is sparse_coo:
+        made = empty_sparse(wanted, array.shape, like, array.batch + array.sparse_dim)
+    else:
+        blocks = array.layout in BLOCKED
+        if blocks != (wanted in BLOCKED):
+            raise RuntimeError("sparse_compressed_tensor_with_dims: blocksize " + (
+                f"cannot be specified for non-block layout {LAYOUT_NAMES[wanted]}" if blocks else
+                "needs to be a tuple of size 2, but got 0"))
+        made = wrap_sparse(emptied(array, like._array.dtype, wanted))
+    return made.requires_grad_() if requires_grad else made
+
+
+def _full_like(self: Tensor, value: Any, *options: Any) -> Tensor:
+    return _filled(_empty_like(self, *options), value)
+
+
+def _ones_like(self: Tensor, *options: Any) -> Tensor:
+    return _full_like(self, 1, *options)
+
+
+def _randn_like(self: Tensor, generator: Any, *options: Any) -> Tensor:
+    made = _empty_like(self, *options)
+    made._array.values.normal_(generator=generator)
+    return made
+
+
 def _new_empty(self: Tensor, size: Sequence[int], *options: Any) -> Tensor:
-    return _empty_like(empty_sparse(options[1] or self.layout, size, self._array.values), *options)
+    return _zeros_like(empty_sparse(options[1] or self.layout, size, self._array.values), *options)
 
 
 sparse_factories["aten::zeros"] = sparse_factories["aten::empty"] = (
-    lambda size, dtype, layout, *options: _empty_like(
+    lambda size, dtype, layout, *options: _zeros_like(
         empty_sparse(layout, size, wrap(np.empty(0, (dtype or get_default_dtype()).np))), dtype, layout, *options))
 serves("clone", *[lambda self, memory_format: _copied(self, None, None)] * 2)
 serves("_to_copy", *[lambda self, dtype, device, *rest: _copied(self, dtype, device)] * 2)
 serves("zero_", _cleared, _cleared)
 serves("copy_", _stored, _stored)
-serves("zeros_like", _empty_like, _empty_like)
+serves("zeros_like", _zeros_like, _zeros_like)
 serves("empty_like", _empty_like, _empty_like)
+serves("full_like", None, _full_like)
+serves("ones_like", None, _ones_like)
+serves("randn_like", None, _randn_like)
 serves("new_zeros", _new_empty, _new_empty)
 serves("new_empty", _new_empty, _new_empty)
 registry.register_kernel("fill_", DispatchKey.SparseCsrCPU, _filled)

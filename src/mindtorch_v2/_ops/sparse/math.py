@@ -191,15 +191,21 @@ def _mul(self: Any, other: Any) -> Tensor:
 
 
 def _mul_sparse(self: Tensor, other: Tensor) -> Tensor:
-    if self._array.shape != other._array.shape or self._array.sparse_dim != other._array.sparse_dim:
-        raise NotImplementedError("mul: sparse tensors of different sizes are not broadcast, got "
-                                  f"{shape_text(self.shape)} and {shape_text(other.shape)}")
+    if not self.dim() or not other.dim():
+        sparse, single = (other, self) if other.dim() else (self, other)
+        return rebuilt(sparse, values_of(sparse) * values_of(single).sum(0))
+    (here, there), sparse_dim = (self._array, other._array), self._array.sparse_dim
+    if (len(here.shape), sparse_dim, here.shape[:sparse_dim]) != (
+            len(there.shape), there.sparse_dim, there.shape[:sparse_dim]):
+        raise RuntimeError("sparse_binary_op_intersection_cpu(): expects sparse inputs with equal dimensionality, "
+                           "number of sparse dimensions, and shape of sparse dimensions")
+    shape = broadcast_shape([here.shape, there.shape])
     other = coalesce(other)
     known, asked = other._array.flat_places(), self._array.flat_places()
     at = np.searchsorted(known, asked)
     kept = np.flatnonzero(known[np.minimum(at, len(known) - 1)] == asked) if len(known) else at[:0]
     values = values_of(self).index_select(0, wrap(kept)) * values_of(other).index_select(0, wrap(at[kept]))
-    return from_parts(self._array.parts[0]._array[:, kept], values, self.shape, self._array.coalesced)
+    return from_parts(self._array.parts[0]._array[:, kept], values, shape, self._array.coalesced)
 
 
 @composed
