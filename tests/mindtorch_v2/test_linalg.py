@@ -493,3 +493,9 @@ def test_products_of_small_integers_are_exact() -> None:
     half = torch.tensor([[1.0, -2.0]])
     assert torch._addmm_activation(torch.zeros(2), half, torch.eye(2)).tolist() == [[1.0, 0.0]]
     assert torch._weight_int8pack_mm(half, left, torch.tensor([1.0, 0.5])).tolist() == [[383.0, 47.0]]
+
+
+def test_a_product_with_gelu_after_it() -> None:
+    bias, a, b = torch.ones(2), torch.tensor([[1.0, -2.0, 0.5]]), torch.full((3, 2), 0.3)
+    expected = torch.nn.functional.gelu(torch.addmm(bias, a, b))
+    torch.testing.assert_close(torch._addmm_activation(bias, a, b, use_gelu=True), expected)

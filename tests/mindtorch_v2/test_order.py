@@ -116,6 +116,40 @@ def test_topk_of_equal_elements_is_one_for_compiled_code_and_for_python():
                     np.testing.assert_array_equal(values.numpy(), made[0][..., 0])
 
 
+@pytest.mark.parametrize("k, expected", [(1, 8), (2, 14), (4, 5), (9, 6), (12, 18), (13, 17), (17, 13), (20, 9)])
+def test_of_equal_elements_kthvalue_chooses_that_of_pytorch(k, expected):
+    for dtype in (torch.float64, torch.int64):
+        x = torch.tensor(TIED, dtype=dtype)
+        for _ in range(10):
+            value, index = x.kthvalue(k)
+            assert index.item() == expected and value.item() == sorted(TIED)[k - 1]
+
+
+MODES = [(TIED, (3, 17)), ([i % 7 for i in range(200)], (0, 168)), ([0] * 70, (0, 19)), ([2, 1, 1, 2], (1, 2))]
+
+
+@pytest.mark.parametrize("elements, expected", MODES)
+def test_of_equal_elements_mode_chooses_that_of_pytorch(elements, expected):
+    for dtype in (torch.float64, torch.int64):
+        x = torch.tensor(elements, dtype=dtype)
+        for _ in range(10):
+            value, index = x.mode()
+            assert (value.item(), index.item()) == expected
+
+
+def test_kthvalue_is_one_for_compiled_code_and_for_python():
+    rng = np.random.default_rng(6)
+    for array in (rng.integers(0, kinds, (2, 150)) for kinds in (1, 2, 40)):
+        x = torch.from_numpy(array)
+        for k in (1, 2, 75, 150):
+            made = [np.empty((2, 1, 1), np.int64) for _ in range(2)]
+            select.kth(*made, np.empty((2, 150), np.int64), array[:, :, None], k - 1, nans=False)
+            for _ in range(9):
+                values, indices = x.kthvalue(k, 1)
+            np.testing.assert_array_equal(indices.numpy(), made[1][:, 0, 0])
+            np.testing.assert_array_equal(values.numpy(), np.sort(array, 1)[:, k - 1])
+
+
 @pytest.mark.parametrize("length", [5, 64, 301])
 def test_medians_are_those_of_equal_elements_in_their_order(length):
     array = RNG.integers(0, 4, (3, length)).astype(np.float32)

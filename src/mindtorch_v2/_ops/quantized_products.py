@@ -1,7 +1,11 @@
 """Products of matrices of small integers, and products with something after them."""
 
 from .._core.dtype import int8, int32, uint8
-from ._declare.op import composite
+from .._dispatch.registry import registry
+from . import activation  # noqa: F401 - declares gelu
+from ._declare.op import composite, function_of
+
+gelu = function_of(registry.get("gelu"))
 
 
 def _check_int_mm(self, mat2):
@@ -27,7 +31,7 @@ def _int_mm(self, mat2):
            "False) -> Tensor", public="torch")
 def _addmm_activation(self, mat1, mat2, beta, alpha, use_gelu):
     made = self.addmm(mat1, mat2, beta=beta, alpha=alpha)
-    return made.gelu() if use_gelu else made.relu()
+    return gelu(made) if use_gelu else made.relu()
 
 
 @composite("_weight_int8pack_mm(Tensor self, Tensor mat2, Tensor scales) -> Tensor", public="torch")

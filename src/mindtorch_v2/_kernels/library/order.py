@@ -41,8 +41,8 @@ def sort(values, indices, x, *, descending, nans):
 
 
 @kernel
-def picked(values, indices, x, k, *, which, nans):
-    """One element of each sorted row: the k-th, the lower median (of all or of numbers), or the most frequent one."""
+def picked(values, indices, x, *, which, nans):
+    """The lower median of each row, of all elements or of numbers."""
     length, inner = x.shape[1], x.shape[2]
     ordered, places = local(64, x), local(64, indices)
     for row in parallel(x.shape[0] * inner, length * length):
@@ -61,17 +61,9 @@ def picked(values, indices, x, k, *, which, nans):
                 at -= 1
             ordered[at] = value
             places[at] = i
-        found = k
+        found = max(known - 1, 0) // 2
         if which == "median":
             found = (length - 1) // 2 if known == length else known  # the first NaN
-        if which == "nanmedian":
-            found = max(known - 1, 0) // 2
-        if which == "mode":
-            run, longest = 0, -1
-            for i in range(length):
-                run = run + 1 if i > 0 and ordered[i] == ordered[i - 1] else 0
-                if run > longest:
-                    longest, found = run, i
         values[o, j] = ordered[found]
         indices[o, j] = places[found]
 

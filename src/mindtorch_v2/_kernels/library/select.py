@@ -216,3 +216,81 @@ def many(values, indices, places, x, *, largest, in_order, few, nans):
             for i in range(k):
                 indices[o, i, j] = places[row, i]
                 values[o, i, j] = x[o, places[row, i], j]
+
+
+@function
+def quickly_selected(places, row, wanted, x, o, j, nans):
+    """Brings the place that is wanted where it stands when all are sorted, by PyTorch's own steps for one element."""
+    left, right = 0, x.shape[1] - 1
+    while right > left + 1:
+        middle = (left + right) // 2
+        swapped(places, row, middle, left + 1)
+        ordered(places, row, left + 1, right, x, o, j, nans)
+        ordered(places, row, left, right, x, o, j, nans)
+        ordered(places, row, left + 1, left, x, o, j, nans)
+        low, high, pivot = left + 2, right - 1, places[row, left]
+        while earlier(x, o, j, places[row, low], pivot, False, nans):
+            low += 1
+        while earlier(x, o, j, pivot, places[row, high], False, nans):
+            high -= 1
+        while high >= low:
+            swapped(places, row, low, high)
+            low, high = low + 1, high - 1
+            while earlier(x, o, j, places[row, low], pivot, False, nans):
+                low += 1
+            while earlier(x, o, j, pivot, places[row, high], False, nans):
+                high -= 1
+        swapped(places, row, left, high)
+        left, right = low if high <= wanted else left, high - 1 if high >= wanted else right
+    if right == left + 1:
+        ordered(places, row, left, right, x, o, j, nans)
+    return wanted
+
+
+@function
+def swapped(places, row, a, b):
+    place = places[row, a]
+    places[row, a] = places[row, b]
+    places[row, b] = place
+    return place
+
+
+@function
+def ordered(places, row, a, b, x, o, j, nans):
+    """Exchanges two places unless the element of the first stands before that of the second or is equal."""
+    if earlier(x, o, j, places[row, b], places[row, a], False, nans):
+        swapped(places, row, a, b)
+    return a
+
+
+@kernel
+def kth(values, indices, places, x, k, *, nans):
+    """The k-th smallest element of each row, counted from zero; `places` has room for all."""
+    length, inner = x.shape[1], x.shape[2]
+    for row in parallel(x.shape[0] * inner, 8 * length):
+        o, j = row // inner, row % inner
+        for i in range(length):
+            places[row, i] = i
+        quickly_selected(places, row, k, x, o, j, nans)
+        indices[o, 0, j] = places[row, k]
+        values[o, 0, j] = x[o, places[row, k], j]
+
+
+@kernel
+def mode(values, indices, places, x, *, nans):
+    """The smallest of the most frequent elements of each row; `places` has room for all."""
+    length, inner = x.shape[1], x.shape[2]
+    todo = local(256, places)
+    for row in parallel(x.shape[0] * inner, 16 * length):
+        o, j = row // inner, row % inner
+        for i in range(length):
+            places[row, i] = i
+        sorted_up_to(places, row, length, todo, x, o, j, False, nans)
+        run, longest, found = 0, -1, 0
+        for i in range(length):
+            equal = i > 0 and x[o, places[row, i], j] == x[o, places[row, max(i - 1, 0)], j]
+            run = run + 1 if equal else 0
+            if run > longest:
+                longest, found = run, places[row, i]
+        indices[o, 0, j] = found
+        values[o, 0, j] = x[o, found, j]

@@ -11,7 +11,7 @@ from ..jit.repeats import empty, repeats
 
 _FEW = 32  # elements up to which the best are kept sorted while a row is read
 _STEPS = 1 << 17  # elements up to which a kernel is run step by step by Python, for equal ones to be PyTorch's
-hurry(select.few_of_many, select.many)
+hurry(select.few_of_many, select.many, select.kth, select.mode)
 
 
 def _rows(array: Any, dim: int) -> Any:
@@ -60,21 +60,45 @@ def _has_equal(rows: Any, k: int, largest: bool) -> bool:
     return not (candidates[:, :-1] < candidates[:, 1:]).all()
 
 
-def _picked(which: str, self: Any, dim: int, keepdim: bool, k: int = 0) -> Any:
+def _picked(which: str, self: Any, dim: int, keepdim: bool) -> Any:
     if not self.ndim or not 0 < self.shape[dim] <= order.SHORT:
         return None
     at = dim % self.ndim
     shape = (*self.shape[:at], *((1,) if keepdim else ()), *self.shape[at + 1 :])
     values, indices, rows = empty(shape, self.dtype), empty(shape, np.int64), _rows(self, dim)
     room = (rows.shape[0], rows.shape[2])
-    done = launched(order.picked, values.reshape(room), indices.reshape(room), rows, k, which=which,
+    done = launched(order.picked, values.reshape(room), indices.reshape(room), rows, which=which,
                     nans=self.dtype.kind == "f")
     return (values, indices) if done else None
 
 
+def _one_of_each(written: Any, self: Any, dim: int, keepdim: bool, *numbers: int) -> Any:
+    """An element of each row, and of equal ones the one that PyTorch tells; None where that would take long."""
+    if not self.ndim or not self.size:
+        return None
+    at, rows, nans = dim % self.ndim, _rows(self, dim), self.dtype.kind == "f"
+    shape = (*self.shape[:at], *((1,) if keepdim else ()), *self.shape[at + 1 :])
+    room, places = (rows.shape[0], 1, rows.shape[2]), (rows.shape[0] * rows.shape[2], rows.shape[1])
+    values, indices = empty(shape, self.dtype), empty(shape, np.int64)
+    if launched(written, values.reshape(room), indices.reshape(room), empty(places, np.int64), rows, *numbers, nans=nans):
+        return values, indices
+    if self.size > _STEPS:
+        return None  # NumPy's way, which may tell another of equal elements (docs/differences.md)
+    values, indices = np.empty(shape, self.dtype), np.empty(shape, np.int64)
+    written(values.reshape(room), indices.reshape(room), np.empty(places, np.int64), rows, *numbers, nans=nans)
+    return values, indices
+
+
 @repeats
 def kthvalue(self: Any, k: int, dim: int, keepdim: bool) -> Any:
-    return _picked("kth", self, dim, keepdim, k - 1)
+    return _one_of_each(select.kth, self, dim, keepdim, k - 1)
+
+
+@repeats
+def mode(self: Any, dim: int, keepdim: bool) -> Any:
+    if self.ndim and self.shape[dim] > order.SHORT and not _has_equal(_rows(self, dim), self.shape[dim] - 1, False):
+        return None  # all are different: NumPy sorts faster
+    return _one_of_each(select.mode, self, dim, keepdim)
 
 
 @repeats
@@ -85,11 +109,6 @@ def median(self: Any, dim: int, keepdim: bool) -> Any:
 @repeats
 def nanmedian(self: Any, dim: int, keepdim: bool) -> Any:
     return _picked("nanmedian", self, dim, keepdim)
-
-
-@repeats
-def mode(self: Any, dim: int, keepdim: bool) -> Any:
-    return _picked("mode", self, dim, keepdim)
 
 
 @repeats
