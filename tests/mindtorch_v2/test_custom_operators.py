@@ -473,3 +473,14 @@ def test_keys_of_this_thread_come_back():
         assert torch._C._dispatch_tls_local_exclude_set().raw_repr() != exclude.raw_repr()
     assert torch._C._dispatch_tls_local_include_set().raw_repr() == include.raw_repr()
     assert torch._C._dispatch_tls_local_exclude_set().raw_repr() == exclude.raw_repr()
+
+
+def test_sets_of_keys_are_asked_and_changed_by_pytorchs_names() -> None:
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+    assert keys.has(torch._C.DispatchKey.CPU) and not keys.has(torch._C.DispatchKey.Meta)
+    both = keys.add(torch._C.DispatchKey.Meta)
+    assert both.has(torch._C.DispatchKey.Meta) and not keys.has(torch._C.DispatchKey.Meta)
+    assert both.remove(torch._C.DispatchKey.Meta) == keys
+    assert not torch._C._dispatch_tls_local_exclude_set().has(torch._C.DispatchKey.Python)
+    with torch.utils._mode_utils.no_dispatch():
+        assert torch._C._dispatch_tls_local_exclude_set().has(torch._C.DispatchKey.Python)

@@ -199,6 +199,8 @@ class _Keys:
     """The dispatch keys by PyTorch's names; Autocast is one key for all devices here."""
 
     def __getattr__(self, name: str) -> _DispatchKey:
+        if name == "Python":  # where `__torch_dispatch__` is asked
+            return _DispatchKey.PythonDispatch
         if name.startswith("Autocast"):
             return _DispatchKey.Autocast
         if name not in _DispatchKey.__members__:

@@ -126,6 +126,14 @@ class DispatchKeySet:
     def __contains__(self, key: DispatchKey) -> bool:
         return bool(self.mask >> key & 1)
 
+    has = __contains__
+
+    def add(self, key: DispatchKey) -> "DispatchKeySet":
+        return DispatchKeySet(self.mask | 1 << key)
+
+    def remove(self, key: DispatchKey) -> "DispatchKeySet":
+        return DispatchKeySet(self.mask & ~(1 << key))
+
     def __iter__(self) -> Iterator[DispatchKey]:
         return (key for key in _DESCENDING if self.mask >> key & 1)
 

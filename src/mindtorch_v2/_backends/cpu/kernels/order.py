@@ -79,8 +79,8 @@ def _one_of_each(written: Any, self: Any, dim: int, keepdim: bool, *numbers: int
     at, rows, nans = dim % self.ndim, _rows(self, dim), self.dtype.kind == "f"
     shape = (*self.shape[:at], *((1,) if keepdim else ()), *self.shape[at + 1 :])
     room, places = (rows.shape[0], 1, rows.shape[2]), (rows.shape[0] * rows.shape[2], rows.shape[1])
-    values, indices = empty(shape, self.dtype), empty(shape, np.int64)
-    if launched(written, values.reshape(room), indices.reshape(room), empty(places, np.int64), rows, *numbers, nans=nans):
+    values, indices, work = empty(shape, self.dtype), empty(shape, np.int64), empty(places, np.int64)
+    if launched(written, values.reshape(room), indices.reshape(room), work, rows, *numbers, nans=nans):
         return values, indices
     if self.size > _STEPS:
         return None  # NumPy's way, which may tell another of equal elements (docs/differences.md)
