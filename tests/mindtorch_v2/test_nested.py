@@ -345,3 +345,21 @@ def test_modules_compile_copies_and_files(layout: Any) -> None:
     file.seek(0)
     loaded = torch.load(file, weights_only=False)
     assert loaded.layout is layout and lists(loaded) == lists(made)
+
+
+def test_a_layer_of_attention() -> None:
+    torch.manual_seed(0)
+    query = nested(layout=torch.strided)
+    size = query.unbind()[0].shape[-1]
+    weights = (torch.randn(3 * size, size), torch.randn(3 * size), torch.randn(size, size), torch.randn(size))
+    function = torch._native_multi_head_attention
+    output, attention = function(query, query, query, size, 1, *weights)
+    lengths = [len(part) for part in query.unbind()]
+    for part, got, given, length in zip(query.unbind(), output.unbind(), attention, lengths, strict=True):
+        expected, shares = function(part[None], part[None], part[None], size, 1, *weights)
+        torch.testing.assert_close(got, expected[0])
+        torch.testing.assert_close(given[:length, :length], shares[0])
+        assert not given[length:].any() and not given[:, length:].any()
+    assert function(query, query, query, size, 1, *weights, need_weights=False)[1] is None
+    with pytest.raises(RuntimeError, match="NestedTensor with mask is not supported yet"):
+        function(query, query, query, size, 1, *weights, torch.zeros(2, max(lengths), dtype=torch.bool))

@@ -843,3 +843,64 @@ def test_what_examples_of_subclasses_import():
     assert Marked(3).x == 3
     with pytest.raises(RuntimeError, match="can only be applied on subclass"):
         mark(lambda x: x)
+
+
+class Slotted(torch.Tensor):
+    """A subclass that keeps what it wraps in a slot."""
+
+    __slots__ = ["elem"]
+
+    @staticmethod
+    def __new__(cls, elem):
+        made = torch.Tensor._make_wrapper_subclass(cls, elem.size(), dtype=elem.dtype)
+        made.elem = elem
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        made = func(*tree_map_only(cls, lambda x: x.elem, args), **tree_map_only(cls, lambda x: x.elem, kwargs or {}))
+        return tree_map_only(torch.Tensor, cls, made)
+
+
+class Diagonal(torch.Tensor):
+    """A subclass with an attribute that is named like a method of tensors."""
+
+    @staticmethod
+    def __new__(cls, diag):
+        made = torch.Tensor._make_wrapper_subclass(cls, (*diag.size(), *diag.size()), dtype=diag.dtype)
+        made.diag = diag
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        if func is aten.detach.default:
+            return cls(args[0].diag)
+        return NotImplemented
+
+
+class Noted(torch.Tensor):
+    """A subclass on memory, with a slot."""
+
+    __slots__ = ["notes"]
+
+
+@pytest.mark.parametrize("safe", [True, False])
+def test_subclasses_come_back_from_files_with_what_they_had(safe):
+    def loaded(value, kind):
+        file = io.BytesIO()
+        torch.save(value, file)
+        file.seek(0)
+        with torch.serialization.safe_globals([kind]):
+            return torch.load(file, weights_only=safe)
+
+    for as_parameter in (False, True):
+        for kind, name in ((Slotted, "elem"), (Diagonal, "diag")):
+            value = kind(torch.arange(3.0))
+            made = loaded(nn.Parameter(value) if as_parameter else value, kind)
+            assert type(made) is kind and isinstance(made, nn.Parameter) is as_parameter
+            assert getattr(made, name).tolist() == [0, 1, 2]
+    noted = torch.Tensor._make_subclass(Noted, torch.arange(3.0))
+    noted.notes = ["a"]
+    made = loaded(noted, Noted)
+    assert made.notes == ["a"] and made.tolist() == [0, 1, 2]
+    assert type(torch.ones(2).as_subclass(Noted)) is Noted

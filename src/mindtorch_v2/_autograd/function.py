@@ -137,6 +137,7 @@ class Function(metaclass=FunctionMeta):
     """Base of custom differentiable operations: override `forward` and `backward`, call `apply`."""
 
     generate_vmap_rule = False
+    _inside_transforms: type
     boxed_grads_call = False  # whether `backward` gets its gradients in one list, which it may empty
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -180,6 +181,10 @@ class Function(metaclass=FunctionMeta):
             bound = inspect.signature(cls.forward).bind(*args, **kwargs)
             bound.apply_defaults()
             args, kwargs = bound.args, bound.kwargs
+        named = [value for value in kwargs.values() if isinstance(value, Tensor)] if kwargs else ()
+        if named and hasattr(level_of((*args, *named)), "randomness"):  # the level of a vmap
+            raise NotImplementedError("Run vmap on autograd.Function with kwarg-only Tensor args. Please do not pass "
+                                      f"kwarg-only Tensors to autograd.Function. Got: {kwargs}")
         if kwargs:
             args = _by_position(cls.forward, 0 if has_context else 1, args, kwargs)
         level = level_of(args)
@@ -190,15 +195,23 @@ class Function(metaclass=FunctionMeta):
             if not has_context:
                 return cls.forward(ctx, *args)
             output = cls.forward(*args)
-            cls.setup_context(ctx, args, output)
+            set_up(cls, ctx, args, output)
             return output
 
         return cls._recorded(args, forward)
 
     @classmethod
-    def _recorded(cls, args: tuple, forward: Callable[[Any], Any]) -> Any:
+    def _generated_backward_cls(cls) -> type:
+        """The class of nodes inside a transform of torch.func."""
+        if "_inside_transforms" not in vars(cls):
+            name = f"{cls.__name__}GeneratedBackward"
+            cls._inside_transforms = type(name, (BackwardCFunction,), {"function": cls})
+        return cls._inside_transforms
+
+    @classmethod
+    def _recorded(cls, args: tuple, forward: Callable[[Any], Any], node: type | None = None) -> Any:
         """The outputs that `forward(ctx)` gives, with this Function's node as their origin."""
-        ctx = cls._backward_cls()
+        ctx = (node or cls._backward_cls)()
         ctx.tensor_inputs = tuple(isinstance(a, Tensor) for a in args)
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
         inputs = [a for a in args if isinstance(a, Tensor)]
@@ -239,6 +252,21 @@ class Function(metaclass=FunctionMeta):
             for name in ("saved_for_forward", "_to_save", "_dirty", "_non_differentiable", "_in_jvp"):
                 ctx.__dict__.pop(name, None)
         return wrapped if isinstance(output, tuple) else wrapped[0]
+
+
+def set_up(function: Any, ctx: Any, args: tuple, output: Any) -> None:
+    """Runs `setup_context`; an input that is an output too is not to be saved there, because a view takes its place."""
+    function.setup_context(ctx, args, output)
+    if not (ctx._to_save or ctx.saved_for_forward):
+        return
+    for result in output if isinstance(output, tuple) else (output,):
+        if not isinstance(result, Tensor) or not _contains(args, result) or _contains(ctx._dirty, result):
+            continue
+        if _contains(ctx._to_save, result) or _contains(ctx.saved_for_forward, result):
+            raise RuntimeError(
+                "An input that has been returned as-is as output is being saved for backward. This is not supported if "
+                "you override setup_context. You should return and save a view of the input instead, e.g. with "
+                "x.view_as(x) or setup ctx inside the forward function itself.")
 
 
 def _by_position(forward: Callable, skipped: int, args: tuple, kwargs: dict[str, Any]) -> tuple:

@@ -35,6 +35,10 @@ def attach() -> None:
 def backward_of(tensors: tuple, grads: tuple, retain_graph: bool | None, create_graph: bool, inputs: Any) -> None:
     if create_graph.__class__ is not bool or retain_graph is not None:
         check_flags(retain_graph, create_graph)
+    if modes.__dict__.get("levels"):
+        raise RuntimeError("backward() called inside a functorch transform. This is not supported, please use "
+                           "functorch.grad or functorch.vjp instead or call backward() outside of functorch "
+                           "transforms.")
     if inputs is not None:
         inputs = input_tuple(inputs, "backward")
     keep = create_graph if retain_graph is None else retain_graph

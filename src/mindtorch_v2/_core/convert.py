@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import itertools
 import sys
 import warnings
 from collections import OrderedDict
@@ -313,6 +314,13 @@ def user_attributes(tensor: Tensor) -> dict[str, Any]:
     return dict(vars(tensor))
 
 
+def _user_slots(tensor: Tensor) -> dict[str, Any]:
+    """What a subclass has set in slots of its own."""
+    kinds = itertools.takewhile(lambda kind: kind is not Tensor, type(tensor).__mro__)
+    names = (name for kind in kinds for name in vars(kind).get("__slots__", ()))
+    return {name: getattr(tensor, name) for name in names if hasattr(tensor, name)}
+
+
 def _deepcopy(self: Tensor, memo: dict) -> Any:
     """A copy of a leaf; tensors that share memory share it in the copy too."""
     if not self.is_leaf:
@@ -371,7 +379,9 @@ def _reduce_ex(self: Tensor, protocol: int) -> tuple:
                           "decorate the function with @torch.utils.hooks.unserializable_hook to suppress this warning",
                           stacklevel=2)
     rebuild, args = _rebuilding(self)
-    state = user_attributes(self)
+    state: Any = user_attributes(self)
+    if slots := _user_slots(self):
+        state = state, slots
     if type(self) is Tensor and not state:
         return rebuild, args
     return _rebuild_from_type_v2, (rebuild, type(self), args, state)

@@ -799,7 +799,11 @@ class Tensor(TensorBase):
                             "possible. Make sure your class inherits from Tensor.")
         with changed_modes(exclude=modes.exclude | PYTHON_MASK):
             made = call_bound(registry.get("alias"), (self,))
-        made.__class__ = cls
+        try:
+            made.__class__ = cls
+        except TypeError:  # a class with slots lies otherwise in memory
+            made, plain = _new(cls), made
+            fields_of(made).update(fields_of(plain))
         made._keys |= cls._keys & SUBCLASS_MASK
         return made
 
@@ -864,10 +868,15 @@ def _as_subclass_everywhere(result: Any, cls: type) -> Any:
 
 
 def set_state(tensor: Tensor, state: Any) -> Tensor:
-    """A tensor with the attributes that a pickle holds; they may not replace what a Tensor itself is made of."""
+    """A tensor with the attributes that a pickle holds; they may not replace what a Tensor itself is made of.
+
+    A subclass that names attributes of its own like methods of tensors gets them back.
+    """
+    own = type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__
     for attributes in state if isinstance(state, tuple) else (state,):  # those of slots come second
         for name, value in (attributes or {}).items():
-            if name in Tensor.__annotations__ or hasattr(Tensor, name):
+            replaces = hasattr(Tensor, name) and (not own or name.startswith("_"))
+            if name in Tensor.__annotations__ or replaces:
                 raise AttributeError(f"a pickle may not set '{name}' of a tensor")
             setattr(tensor, name, value)
     return tensor

@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from ..fx.experimental.proxy_tensor import make_fx
 from . import eager_transforms
 from . import make_functional as _modules
 from . import vmap as _vmap
@@ -12,7 +13,7 @@ from .make_functional import FunctionalModule, FunctionalModuleWithBuffers
 
 __all__ = ["FunctionalModule", "FunctionalModuleWithBuffers", "combine_state_for_ensemble", "functionalize", "grad",
            "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "make_functional", "make_functional_with_buffers",
-           "vjp", "vmap"]
+           "make_fx",           "vjp", "vmap"]
 
 
 def _deprecated(function: Callable, successor: str) -> Callable:

@@ -12,11 +12,14 @@ from .._core.dtype import FLOAT
 from .._core.tensor import Tensor
 from .._dispatch.keys import AUTOGRAD_MASK, DUAL_MASK, FUNC_MASK, modes
 from .._dispatch.levels import innermost, open_levels, value_at
+from ..autograd.graph import disable_saved_tensors_hooks
 from ..utils._pytree import tree_flatten, tree_leaves, tree_map, tree_map_only, tree_unflatten, treespec_pprint
 from .grad_level import GradLevel, wrapped
 from .vmap import vmap
 
 argnums_t = int | tuple[int, ...]
+_HOOKS = ("torch.func.{grad, vjp, jacrev, hessian} don't yet support saved tensor hooks. Please open an issue with "
+          "your use case.")
 
 
 def _wrapped_tree(level: GradLevel, tree: Any) -> Any:
@@ -25,6 +28,14 @@ def _wrapped_tree(level: GradLevel, tree: Any) -> Any:
 
 def _unwrapped_tree(level: GradLevel, tree: Any) -> Any:
     return tree_map_only(Tensor, lambda t: value_at(level, t), tree)
+
+
+def _unwrapped_aux(level: GradLevel, aux: Any, has_aux: bool) -> Any:
+    """What a function gives beside its result: tensors only."""
+    for leaf in tree_leaves(aux) if has_aux else ():
+        if not isinstance(leaf, Tensor):
+            raise RuntimeError(f"Expected tensors, got unsupported type {type(leaf)}")
+    return _unwrapped_tree(level, aux)
 
 
 def _tracked(value: Any) -> Tensor:
@@ -36,8 +47,8 @@ def _tracked(value: Any) -> Tensor:
     return value._track()
 
 
-def _chosen(args: tuple, argnums: Any) -> Any:
-    """The arguments to differentiate by: one, or a tuple of them."""
+def _slice_argnums(args: tuple, argnums: Any, as_tuple: bool = True) -> Any:
+    """The arguments to differentiate by, as a tuple; one of them alone unless `as_tuple`."""
     if isinstance(argnums, bool) or not isinstance(argnums, (int, tuple)):
         raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {type(argnums)}")
     numbers = argnums if isinstance(argnums, tuple) else (argnums,)
@@ -50,7 +61,7 @@ def _chosen(args: tuple, argnums: Any) -> Any:
             raise RuntimeError(f"Got argnum={number}, but only {len(args)} positional inputs")
     if len({number % len(args) for number in numbers}) != len(numbers):
         raise RuntimeError(f"argnums elements must be unique, got {argnums}")
-    return tuple(args[number] for number in numbers) if isinstance(argnums, tuple) else args[argnums]
+    return tuple(args[number] for number in numbers) if as_tuple or isinstance(argnums, tuple) else args[argnums]
 
 
 def _with_chosen(args: tuple, argnums: Any, values: Any) -> tuple:
@@ -94,10 +105,10 @@ def grad_and_value(func: Callable, argnums: argnums_t = 0, has_aux: bool = False
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        _chosen(args, argnums)
-        with GradLevel() as level, enable_grad():
+        _slice_argnums(args, argnums)
+        with disable_saved_tensors_hooks(_HOOKS), GradLevel() as level, enable_grad():
             args, kwargs = _wrapped_tree(level, args), _wrapped_tree(level, kwargs)
-            inputs = tree_map(_tracked, _chosen(args, argnums))
+            inputs = tree_map(_tracked, _slice_argnums(args, argnums, False))
             output = func(*args, **kwargs)
             aux = None
             if has_aux:
@@ -115,7 +126,7 @@ def grad_and_value(func: Callable, argnums: argnums_t = 0, has_aux: bool = False
             level.in_backward = True
             made = _gradients([output], leaves, [None], create_graph=_is_recorded_below(level, leaves))
             gradient = _unwrapped_tree(level, tree_unflatten(made, spec))
-            output, aux = _unwrapped_tree(level, output), _unwrapped_tree(level, aux)
+            output, aux = _unwrapped_tree(level, output), _unwrapped_aux(level, aux, has_aux)
         return gradient, (output, aux) if has_aux else output
 
     return wrapper
@@ -152,6 +163,11 @@ def _function_of(call: str) -> str:
 
 def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> Any:
     """(func(*primals), a function from cotangents to gradients of the primals)[, aux]."""
+    with disable_saved_tensors_hooks(_HOOKS):
+        return _vjp(func, *primals, has_aux=has_aux)
+
+
+def _vjp(func: Callable, *primals: Any, has_aux: bool = False) -> Any:
     with GradLevel() as level, enable_grad():
         given = _wrapped_tree(level, primals)
         inputs, in_spec = tree_flatten(given)
@@ -165,7 +181,7 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> Any:
             output, aux = output
         outputs, out_spec = tree_flatten(output)
         _check_tensors(outputs, "vjp(f, *primals)")
-        result, aux = _unwrapped_tree(level, output), _unwrapped_tree(level, aux)
+        result, aux = _unwrapped_tree(level, output), _unwrapped_aux(level, aux, has_aux)
 
     def transposed(*cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
         given = cotangents[0] if len(cotangents) == 1 else cotangents
@@ -219,16 +235,16 @@ def jvp(func: Callable, primals: Any, tangents: Any, *, strict: bool = False, ha
                                "This is not allowed with strict=True.")
         made = [zeros_for(o) if t is None else t for o, t in zip(outputs, made, strict=True)]
         result = (_unwrapped_tree(level, output), _unwrapped_tree(level, tree_unflatten(made, out_spec)))
-        aux = _unwrapped_tree(level, aux)
+        aux = _unwrapped_aux(level, aux, has_aux)
     return (*result, aux) if has_aux else result
 
 
 def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
     """(func(*primals), its Jacobian there as a linear function of tangents), `func` being run once."""
     spec = tree_flatten(primals)[1]
-    output, pulled_back = vjp(func, *primals)
+    output, pulled_back = _vjp(func, *primals)
     ones = tree_map(lambda t: t.detach().new_ones(t.shape), output)
-    _, pushed_forward = vjp(pulled_back, ones)
+    _, pushed_forward = _vjp(pulled_back, ones)
 
     def linear(*tangents: Any) -> Any:
         given_spec = tree_flatten(tangents)[1]
@@ -274,7 +290,7 @@ def jacrev(func: Callable, argnums: argnums_t = 0, *, has_aux: bool = False, chu
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        inputs = _chosen(args, argnums)
+        inputs = _slice_argnums(args, argnums, False)
         _refuse_complex("jacrev", tree_flatten(args)[0], are_inputs=True)
 
         def of_inputs(*chosen: Any) -> Any:
@@ -303,7 +319,7 @@ def jacfwd(func: Callable, argnums: argnums_t = 0, has_aux: bool = False, *, ran
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        inputs = _chosen(args, argnums)
+        inputs = _slice_argnums(args, argnums, False)
         flat_inputs, in_spec = tree_flatten(inputs)
         given = tuple(flat_inputs)
         _refuse_complex("jacfwd", tree_flatten(args)[0], are_inputs=True)

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, Self
 
-from .._autograd.function import Function
+from .._autograd.function import Function, set_up
 from .._core.device import CPU
 from .._core.tensor import Tensor, tracked_view
 from .._dispatch.callers import call_bound
-from .._dispatch.keys import FUNC_MASK, INFERENCE_MASK, changed_modes, modes
+from .._dispatch.keys import AUTOGRAD_MASK, FUNC_MASK, INFERENCE_MASK, changed_modes, modes
 from .._dispatch.levels import Level, LevelArray, is_at, like_result, map_tensors, value_at
 from .._dispatch.registry import Operator
 
@@ -68,15 +68,20 @@ class GradLevel(Level):
         super().__init__()
         self.outer_grad = modes.grad_enabled
         self.outer_inference = modes.inference
+        self.outer_exclude = modes.exclude
         self.in_backward = False  # its own backward pass, which is not recorded here but may be below
 
     def __enter__(self) -> Self:
+        if self.outer_exclude & AUTOGRAD_MASK:  # calls go past autograd outside of the transform
+            modes.update(exclude=self.outer_exclude & ~AUTOGRAD_MASK)
         if self.outer_inference:  # which holds outside of the transform, and for what it gives, but not for itself
             modes.update(inference=False, include=modes.include & ~INFERENCE_MASK)
         return super().__enter__()
 
     def __exit__(self, *exc: object) -> None:
         super().__exit__(*exc)
+        if self.outer_exclude & AUTOGRAD_MASK:
+            modes.update(exclude=modes.exclude | self.outer_exclude & AUTOGRAD_MASK)
         if self.outer_inference:
             modes.update(inference=True, include=modes.include | INFERENCE_MASK)
 
@@ -114,10 +119,10 @@ class GradLevel(Level):
                 next((a for a, i in zip(args, inner_args, strict=True) if i is o), None) or wrapped(self, o)
                 if isinstance(o, Tensor) else o for o in (inner if isinstance(inner, tuple) else (inner,)))
             output = outputs if isinstance(inner, tuple) else outputs[0]
-            function.setup_context(ctx, args, output)
+            set_up(function, ctx, args, output)
             return output
 
-        return function._recorded(tuple(map(self._lifted, args)), forward)
+        return function._recorded(tuple(map(self._lifted, args)), forward, function._generated_backward_cls())
 
     def _lifted(self, value: Any) -> Any:
         return self.wrap(value) if isinstance(value, Tensor) and not is_at(self, value) else value

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-from ..nn import Module
+from ..nn import Module, Parameter
 from .functional_call import functional_call, stack_module_state
 
 __all__ = ["FunctionalModule", "FunctionalModuleWithBuffers", "combine_state_for_ensemble", "make_functional",
@@ -51,7 +51,11 @@ def make_functional_with_buffers(model: Module, disable_autograd_tracking: bool 
     params, buffers = dict(own.named_parameters()), dict(own.named_buffers())
     if disable_autograd_tracking:
         own.requires_grad_(False)
-    stateless = copy.deepcopy(own).to("meta")
+    without_memory: dict[int, Any] = {}  # one for each parameter and buffer, also where modules share it
+    for tensor in (*params.values(), *buffers.values()):
+        made = tensor.to("meta")
+        without_memory[id(tensor)] = Parameter(made, tensor.requires_grad) if isinstance(tensor, Parameter) else made
+    stateless = copy.deepcopy(own, without_memory)
     return (FunctionalModuleWithBuffers(stateless, tuple(params), tuple(buffers)), tuple(params.values()),
             tuple(buffers.values()))
 

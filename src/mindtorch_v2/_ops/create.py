@@ -36,7 +36,7 @@ from .._dispatch.callers import call_bound, compile_function
 from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS, Schema
 from ._declare.aten import LEAF, Aten, by_operands, if_given
-from ._declare.batch import Call, Result, called, in_front, sized
+from ._declare.batch import Call, Result, in_front, sized
 from ._declare.op import composite, op
 from ._declare.out import COUNTED, FILLED, MADE
 from ._declare.rules import Spec, c_name, shape_text
@@ -328,8 +328,9 @@ def _new_strided(self: Tensor, size: tuple[int, ...], stride: tuple[int, ...], d
 
 
 def _new_strided_each(call: Call) -> Result:
-    value, size, _, *rest = call.values
-    return called("new_empty", value, (call.size, *size), *rest), True
+    value, size, stride, *rest = call.values
+    spanned = 0 if 0 in size else 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+    return call.run(value, (call.size, *size), (spanned, *stride), *rest), True
 
 
 op(f"new_empty_strided(Tensor self, int[] size, SymInt[] stride, {FACTORY}) -> Tensor",

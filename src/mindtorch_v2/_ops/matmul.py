@@ -199,6 +199,25 @@ def _mm_spec(self: Tensor, mat2: Tensor) -> Spec:
 # rules for vmap ------------------------------------------------------------------------------------------------------
 
 
+def _check_ranks(call: Call, *expected: int) -> None:
+    """Raises unless the factors of a product have the dimensions that it takes of a sample."""
+    ranks = call.ndim(0), call.ndim(1)
+    if ranks != expected:
+        name = call.operator.schema.base_name
+        raise RuntimeError(f"Shape mismatch: Got incorrect dims for {name}(a, b). a has dim {ranks[0]}and b has dim "
+                           f"{ranks[1]}but expected them to have dim {expected[0]} and dim {expected[1]}")
+
+
+def _mm_each(call: Call) -> Result:
+    _check_ranks(call, 2, 2)
+    return _product_each(call)
+
+
+def _bmm_each(call: Call) -> Result:
+    _check_ranks(call, 3, 3)
+    return _product_each(call)
+
+
 def _product_each(call: Call) -> Result:
     ndim = max(call.ndim(0), call.ndim(1))
     one, other = (aligned(call.values[i], call.batched[i], ndim) for i in (0, 1))
@@ -213,14 +232,22 @@ def _matrix_vector(call: Call, i: int, j: int) -> Any:
 
 
 def _mv_each(call: Call) -> Result:
+    _check_ranks(call, 2, 1)
     return _matrix_vector(call, 0, 1), True
 
 
+def _check_vectors(call: Call) -> None:
+    if (call.ndim(0), call.ndim(1)) != (1, 1):
+        raise RuntimeError("Got wrong shapes for dot")
+
+
 def _dot_each(call: Call) -> Result:
+    _check_vectors(call)
     return (call.values[0] * call.values[1]).sum(-1), True
 
 
 def _vdot_each(call: Call) -> Result:
+    _check_vectors(call)
     return (call.values[0].conj() * call.values[1]).sum(-1), True
 
 
@@ -275,7 +302,7 @@ _MM = op("mm(Tensor self, Tensor mat2) -> Tensor",
                  case(t(0, 3), t(3, 2)),
                  case(t(2, 3, layout="sliced"), t(3, 2, layout="expanded")),
                  error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)", t(2, 3), t(4, 5)),
-                 error(RuntimeError, "self must be a matrix", t(2), t(2, 3))), linear="each", batch=_product_each,
+                 error(RuntimeError, "self must be a matrix", t(2), t(2, 3))), linear="each", batch=_mm_each,
    autocast="lower", flops=Flops(mm_flop))
 
 
@@ -497,7 +524,7 @@ op("bmm(Tensor self, Tensor mat2) -> Tensor",
                  error(RuntimeError, "batch1 must be a 3D tensor", t(2, 3), t(2, 3, 4)),
                  error(RuntimeError, "Expected size for first two dimensions of batch2 tensor to be: [2, 4] but got: "
                                      "[3, 4].",
-                       t(2, 3, 4), t(3, 4, 5))), linear="each", batch=_product_each, autocast="lower",
+                       t(2, 3, 4), t(3, 4, 5))), linear="each", batch=_bmm_each, autocast="lower",
    flops=Flops(mm_flop))
 
 

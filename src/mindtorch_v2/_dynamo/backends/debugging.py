@@ -1,6 +1,7 @@
 """Backends that run graphs as they are, and what `torch._dynamo.explain` tells."""
 
 import dataclasses
+import functools
 import logging
 import traceback
 from collections.abc import Callable
@@ -32,6 +33,11 @@ def aot_eager(
     if kwargs:
         _log.warning("aot_eager backend ignoring extra kwargs %s", kwargs)
     return gm.forward if fw_compiler is None else fw_compiler(gm, fake_tensor_inputs)
+
+
+for _name in ("aot_eager_decomp_partition", "aot_eager_default_partitioner"):
+    # whose only difference there is how forward and backward are divided, which nothing here depends on
+    register_debug_backend(functools.partial(aot_eager), name=_name)
 
 
 @register_debug_backend

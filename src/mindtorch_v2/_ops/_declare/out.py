@@ -14,6 +14,7 @@ from ..._dispatch.callers import call_bound, keys_of
 from ..._dispatch.keys import (
     AUTOCAST_MASK,
     DUAL_MASK,
+    FUNC_MASK,
     INFERENCE_MASK,
     MARKED_MASK,
     REQUIRES_GRAD,
@@ -109,6 +110,10 @@ def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
         result = handle_out[0](operator, values, out)
         if result is not NotImplemented:
             return result
+    if any(target._keys & FUNC_MASK and target._array.batched for target in targets):
+        where = f"{operator.name}.out" if "." not in operator.name else f"{operator.name}_out"
+        raise RuntimeError(f"Batching rule not implemented for {where}; the fallback path doesn't work on out= or view "
+                           "ops.")
     if keys & DUAL_MASK:
         raise NotImplementedError(f"Trying to use forward AD with {name}_out that does not support it because it is an "
                                   "out= function")

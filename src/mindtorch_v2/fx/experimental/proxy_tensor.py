@@ -62,7 +62,8 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         name = func._opname
         if name == "_local_scalar_dense" and id(args[0]) in self.nodes and self.nodes[id(args[0])].op != "get_attr":
             raise RuntimeError(_READ.format(func))
-        made = func(*args, **kwargs)
+        # A tensor made of numbers is a constant, of which each run of the graph has a copy.
+        made = args[0].clone() if name == "lift_fresh" else func(*args, **kwargs)
         target = torch.ops.aten.lift_fresh_copy.default if name == "lift_fresh" else func
         inputs, named = pytree.tree_map(self.node_of, (list(args), kwargs))
         node = self.graph.create_node("call_function", target, tuple(inputs), named, name=target._opname)
@@ -149,7 +150,9 @@ def make_fx(f: Callable, decomposition_table: dict[Any, Callable] | None = None,
         leaves, spec = pytree.tree_flatten(made)
         nodes = [mode.node_of(leaf) for leaf in leaves]
         result = nodes if nested else pytree.tree_unflatten(nodes, spec)
-        graph.output(tuple(result) if isinstance(result, tuple) else result)
+        annotation = getattr(f, "__annotations__", {}).get("return")
+        annotation = None if isinstance(annotation, str) or annotation is Any else annotation
+        graph.output(tuple(result) if isinstance(result, tuple) else result, annotation)
         module = GraphModule(root, graph, getattr(f, "__name__", "GraphModule").strip("<>"))
         if nested:
             module._in_spec, module._out_spec = pytree.tree_structure(list(args)), spec  # type: ignore[assignment]

@@ -246,6 +246,25 @@ def _linear(func: Callable, input: Any, weight: Any, bias: Any = None) -> Any:
     return lifted(input, lambda part: func(part, weight, bias))
 
 
+@serves("_native_multi_head_attention")
+def _attention_layer(func: Callable, query: Any, key: Any, value: Any, embed_dim: int, num_head: int, qkv_weight: Any,
+                     qkv_bias: Any, proj_weight: Any, proj_bias: Any, mask: Any = None, need_weights: bool = True,
+                     average_attn_weights: bool = True, mask_type: int | None = None) -> tuple[Any, Any]:
+    if mask is not None:
+        raise RuntimeError("NestedTensor with mask is not supported yet")
+    settings = (embed_dim, num_head, qkv_weight, qkv_bias, proj_weight, proj_bias, None, need_weights,
+                average_attn_weights)
+    made = [func(*(part.unsqueeze(0) for part in parts), *settings)
+            for parts in zip(components(query), components(key), components(value), strict=True)]
+    output = rejoined(query, [result[0] for result, _ in made])
+    if not need_weights:
+        return output, None
+    longest = max(weights.shape[-1] for _, weights in made)
+    missing = [longest - weights.shape[-1] for _, weights in made]
+    return output, torch.cat([torch.nn.functional.pad(weights, (0, n, 0, n))
+                              for n, (_, weights) in zip(missing, made, strict=True)])
+
+
 @serves("matmul", "bmm", "__matmul__", "__rmatmul__")
 def _matmul(func: Callable, self: Any, other: Any) -> Any:
     if func.__name__ == "__rmatmul__":

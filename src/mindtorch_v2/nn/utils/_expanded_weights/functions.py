@@ -7,6 +7,7 @@ from typing import Any
 import mindtorch_v2 as torch
 
 from .... import func as _func
+from ...._functorch.eager_transforms import _vjp
 from ...._ops.rnn import stepwise as _stepwise
 from ... import functional as F
 from .expanded_weights_utils import _check_and_unexpand_args, is_batch_first, set_grad_sample_if_exists
@@ -162,7 +163,7 @@ class _PerSample(torch.autograd.Function):
             inputs = inputs.detach()
 
         def of_sample(one: Any, its_grad: Any) -> Any:
-            _, pull = _func.vjp(lambda *ws: call(one.unsqueeze(batch), *ws, again=True), *plain)
+            _, pull = _vjp(lambda *ws: call(one.unsqueeze(batch), *ws, again=True), *plain)
             return pull(its_grad.unsqueeze(batch))
 
         grads = _func.vmap(of_sample, in_dims=batch)(inputs, grad)
