@@ -123,9 +123,6 @@ class DispatchKeySet:
                 mask |= 1 << key
         return cls(mask)
 
-    def has(self, key: DispatchKey) -> bool:
-        return key in self
-
     def __contains__(self, key: DispatchKey) -> bool:
         return bool(self.mask >> key & 1)
 
