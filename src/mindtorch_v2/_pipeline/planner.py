@@ -44,6 +44,17 @@ class Draft:
         self.sums: list[tuple[str, int, bool]] = []  # of which value, into which, and whether it is a mean
         self.stay = 0  # the dimensions that sums keep
         self.rows: dict[int, Place] = {}  # by memory: values that rows have one of, which later entries may read
+        self.frees: list[int] = []  # positions of the numbers that a run brings, `f0` ... in the body
+
+    def next_name(self) -> str:
+        """That of the next entry's value, which is the same in all steps that compute the same."""
+        return f"w{len(self.entries)}"
+
+    def name_of_free(self, position: int) -> str:
+        """That of a number that a run brings."""
+        if position not in self.frees:
+            self.frees.append(position)
+        return f"f{self.frees.index(position)}"
 
 
 def planned(trace: Trace) -> Plan:
@@ -191,11 +202,12 @@ class _Planner:
         names = [self._loaded(draft, place, number) for place, number in zip(places, operands, strict=True)]
         draft.stay = stay
         results = [n for n in entry.results if n is not None]
+        name = draft.next_name()
         if kind == "row":
-            made = entry.recipe.row[1](draft.body, f"w{at}", names)  # type: ignore[index]
+            made = entry.recipe.row[1](draft.body, name, names)  # type: ignore[index]
         else:
-            draft.body.fold(f"w{at}", names[0], kind)
-            made = [f"w{at}"]
+            draft.body.fold(name, names[0], kind)
+            made = [name]
         for number, name in zip(results, made, strict=True):
             place = self.place(number)
             draft.content[place.memory] = place, name, number
@@ -313,9 +325,9 @@ class _Planner:
             return False
         target = entry.results[0]
         assert target is not None
+        draft.body.rows.add(draft.next_name())
         self._add(draft, at, entry, target, made, operands)
         draft.rows[made.memory] = made
-        draft.body.rows.add(f"w{at}")
         return True
 
     def _loaded(self, draft: Draft, place: Place, number: int) -> str:
@@ -338,8 +350,8 @@ class _Planner:
         numbers: dict[int, Any] = {}
         for i in expression.numbers:
             value = entry.arguments[i]
-            numbers[i] = f"f{int(value)}" if value.__class__ is Free else value
-        name = f"w{at}"
+            numbers[i] = draft.name_of_free(value) if value.__class__ is Free else value
+        name = draft.next_name()
         body.compute(name, expression, names, numbers, ir.TYPES[made.layout.dtype.name])
         if entry.kind == "write" and made.memory not in draft.content:
             draft.writes[made.memory] = target
@@ -392,7 +404,7 @@ class _Planner:
         else:
             step.kernel = kernel(draft.body, operands, stored, names, letters, [name for name, _, _ in draft.sums])
         arrays = [root[number] for _, _, number in kept] + [root[number] for _, (_, number) in loaded]
-        frees = [int(name[1:]) for name in draft.body.numbers]
+        frees = [draft.frees[int(name[1:])] for name in draft.body.numbers]
         launch = None
         if operands[0].layout.device.type == "cuda":
             launch = _launch(draft, operands, stored, names)

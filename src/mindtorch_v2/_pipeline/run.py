@@ -237,13 +237,18 @@ _codes: dict[str, Any] = {}
 
 def code_of(kernel: Any) -> Any:
     """What may become the machine code of a kernel: one for all that compute the same."""
+    from .._backends.cpu.jit import machine
     from .._backends.cpu.jit.calls import Code
     from .._kernels import llvm
 
-    key = repr((kernel.arrays, kernel.numbers, kernel.body))
+    key = repr((kernel.name, kernel.arrays, kernel.numbers, kernel.body))
     known = _codes.get(key)
     if known is None:
-        known = _codes[key] = Code(lambda: llvm.module_of(kernel, exact=kernel.name == "group"), due=8)
+
+        def name() -> str | None:  # on disk, so that machine code which is there needs no IR
+            return f"{key} {machine.sources()}" if machine.sources() else None
+
+        known = _codes[key] = Code(lambda: llvm.module_of(kernel, exact=kernel.name == "group"), name, due=8)
     return known
 
 

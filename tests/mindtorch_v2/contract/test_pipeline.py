@@ -6,6 +6,7 @@ import pytest
 
 import mindtorch_v2 as torch
 from mindtorch_v2._dispatch.pipeline import pipeline_context
+from mindtorch_v2._pipeline.run import code_of
 from mindtorch_v2._pipeline.trace import Trace
 
 
@@ -531,3 +532,16 @@ def test_a_known_write_looks_again_at_what_lies_where() -> None:
     assert x._version == 0
     with torch.pipeline():
         assert program(x, torch.ones(2)).tolist() == [[4, 4], [4, 4]]
+
+
+def test_steps_that_compute_the_same_share_their_code() -> None:
+    """Whatever was recorded before them, and whichever numbers a run brings."""
+    x, columns = torch.ones(6), torch.ones(2, 5).t()
+    with torch.pipeline() as pipe:
+        one = x * 2 + 1
+        others = [one.cumsum(0), columns.t().cumsum(1) * 4]
+        other = one.cumsum(0) * 3 + 5
+    steps = [step for step in pipe.history[-1][1].steps if step.kind == "pointwise"]
+    assert [len(step.entries) for step in steps] == [2, 1, 2]
+    assert code_of(steps[0].kernel) is code_of(steps[2].kernel) is not code_of(steps[1].kernel)
+    assert other.tolist() == [14, 23, 32, 41, 50, 59] and others[1][0].tolist() == [4, 8, 12, 16, 20]
