@@ -348,10 +348,7 @@ class Task:
             return
         node = leaf._accumulator() if leaf._accumulator is not None else None
         if node is not None and node.pre_hooks:
-            for hook in list(node.pre_hooks.values()):
-                replaced = hook((grad,))
-                if replaced is not None:
-                    (grad,) = _checked_tuple(hook, (grad,), replaced)
+            grad = _after_pre_hooks(node.pre_hooks, grad)
         if leaf._edge is not None:
             raise RuntimeError("leaf variable has been moved into the graph interior")
         if grad is not None and leaf._keys & REQUIRES_GRAD:
@@ -365,6 +362,15 @@ class Task:
                 hook((), (grad,))
         if leaf._arrival is not None:
             leaf._arrival()
+
+
+def _after_pre_hooks(hooks: dict[int, Any], grad: Any) -> Any:
+    """What the hooks before a leaf make of its gradient; nothing here holds it on, so that it can be taken itself."""
+    for hook in list(hooks.values()):
+        replaced = hook((grad,))
+        if replaced is not None:
+            (grad,) = _checked_tuple(hook, (grad,), replaced)
+    return grad
 
 
 def _is_plain_leaf(leaf: Any) -> bool:

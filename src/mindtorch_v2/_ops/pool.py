@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._core.device import CPU
 from .._core.dtype import BOOL, COMPLEX, FLOAT, REDUCED, dtype, int64
-from .._core.geometry import contiguous_strides
-from .._core.tensor import Tensor, proper_dim
+from .._core.geometry import channels_last_strides, contiguous_strides
+from .._core.tensor import Tensor, element_strides, proper_dim
 from .._dispatch.keys import modes
 from .._dispatch.registry import registry
 from ._declare.batch import planewise
@@ -148,11 +149,21 @@ def _pooled_spec(self: Tensor, name: str, rank: int, kernel_size: Sizes, stride:
     strides = None if mean and rank == 3 else suggested_strides(self, made)
     if rank == 3 and len(made) == 4 and strides is not None:
         raise RuntimeError("Unsupported memory format. Supports only ChannelsLast3d, Contiguous")
+    if rank == 3 and len(made) == 4 and not mean and self._device is CPU:
+        strides = _volume_strides(self, made)
     if mean and (kind.category != FLOAT and kind is not int64 or rank == 3 and kind.np in REDUCED):
         refuse_type("avg_pool3d_out_frame" if rank == 3 else name, kind, strides)
     if kind.category in (BOOL, COMPLEX):
         refuse_type(name, kind, strides)
     return Spec(made, kind, strides)
+
+
+def _volume_strides(self: Tensor, made: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Strides with the channels last if a volume without a batch dimension lies so, else None."""
+    shape = self._array.shape
+    lies_so = all(n == 1 or stride == expected for n, stride, expected in
+                  zip(shape, element_strides(self._array), channels_last_strides((1, *shape))[1:], strict=True))
+    return channels_last_strides((1, *made))[1:] if lies_so and not self.is_contiguous() else None
 
 
 def in_strides(array: Any, spec: Spec) -> Any:

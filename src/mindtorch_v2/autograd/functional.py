@@ -74,14 +74,15 @@ _UNUSED_INPUT = ("The output of the user-provided function is independent of inp
                  "mode.")
 _LINEAR = ("The jacobian of the user-provided function is independent of input {i}. This is not allowed in strict mode "
            "when create_graph=True.")
+_LINEAR_JACOBIAN = _LINEAR.replace("jacobian", "hessian")
 _UNUSED_VECTOR = ("The gradient with respect to the input is independent of entry {i} in the grad_outputs when using "
                   "the double backward trick to compute forward mode gradients. This is not allowed in strict mode.")
 
 
 def _gradients(outputs: Sequence[Tensor], inputs: Sequence[Tensor], grads: Sequence[Tensor] | None = None, *,
                create_graph: bool, strict: bool = False, text: str = _UNUSED_INPUT,
-               **options: Any) -> tuple[Tensor, ...]:
-    """`grad`, with zeros for inputs that nothing depends on; `text` says so in strict mode."""
+               linear: str = _LINEAR, **options: Any) -> tuple[Tensor, ...]:
+    """`grad`, with zeros for inputs that nothing depends on; `text` says so in strict mode, `linear` of its graph."""
     from . import grad
 
     live = [i for i, o in enumerate(outputs) if o.requires_grad]
@@ -92,8 +93,8 @@ def _gradients(outputs: Sequence[Tensor], inputs: Sequence[Tensor], grads: Seque
     for i, g in enumerate(found):
         if g is None and strict:
             raise RuntimeError(text.format(i=i))
-        if strict and create_graph and text is not _UNUSED_VECTOR and not g.requires_grad:
-            raise RuntimeError(_LINEAR.format(i=i))
+        if strict and create_graph and not g.requires_grad:
+            raise RuntimeError(linear.format(i=i))
     return tuple(x.new_zeros(x.shape) if g is None else g for g, x in zip(found, inputs, strict=True))
 
 
@@ -143,9 +144,8 @@ def _hessian_product(func: Callable, inputs: Any, v: Any, create_graph: bool, st
         seed = _vector(v, given, name, _BY_INPUT)
         output = _single(func(*given), name)
         _check_recorded((output,), strict, _CONSTANT_OUTPUT)
-        gradient = _gradients((output,), given, create_graph=True)
-        _check_recorded(gradient, strict, _CONSTANT_JACOBIAN)
-        product = _gradients(gradient, given, seed, create_graph=create_graph, strict=strict)
+        gradient = _gradients((output,), given, create_graph=True, strict=strict, linear=_CONSTANT_JACOBIAN)
+        product = _gradients(gradient, given, seed, create_graph=create_graph, strict=strict, linear=_LINEAR_JACOBIAN)
     return _finished((output,), False, create_graph), _finished(product, several, create_graph)
 
 
@@ -200,12 +200,17 @@ def _rows(number: int, output: Tensor, inputs: tuple[Tensor, ...], create_graph:
     return [stack(list(c)).reshape((*output.shape, *x.shape)) for c, x in zip(columns, inputs, strict=True)]
 
 
-def _all_rows(outputs: tuple[Tensor, ...], inputs: tuple[Tensor, ...], create_graph: bool) -> list[list[Tensor]]:
-    """The Jacobians of all outputs in one backward pass of all unit vectors."""
+def _construct_standard_basis_for(tensors: Sequence[Tensor], tensor_numels: Sequence[int]) -> tuple[Tensor, ...]:
+    """The unit vectors of the space of all elements, for each tensor the part that is its own."""
     from .._functorch.eager_transforms import _basis
 
+    return tuple(_basis([t.reshape(-1) for t in tensors]))
+
+
+def _all_rows(outputs: tuple[Tensor, ...], inputs: tuple[Tensor, ...], create_graph: bool) -> list[list[Tensor]]:
+    """The Jacobians of all outputs in one backward pass of all unit vectors."""
     counts = [o.numel() for o in outputs]
-    grads = _gradients([o.reshape(-1) for o in outputs], inputs, _basis([o.reshape(-1) for o in outputs]),
+    grads = _gradients([o.reshape(-1) for o in outputs], inputs, _construct_standard_basis_for(outputs, counts),
                        create_graph=create_graph, is_grads_batched=True)
     grads = tuple(g if g.dim() > x.dim() else x.new_zeros((sum(counts), *x.shape)) for g, x in zip(grads, inputs))
     parts = [g.split(counts) for g in grads]

@@ -294,3 +294,18 @@ def test_hooks_over_several_tensors_tell_passes_of_threads_apart() -> None:
     for thread in threads:
         thread.join()
     assert every == [2] * 80 and len(first) == 80
+
+
+STRICT = [
+    ("functional.jvp(torch.clone, X, V, create_graph=True, strict=True)", "The jacobian .* is independent of input 0"),
+    ("functional.hvp(lambda a, b: (a * a).sum(), (X, X), (V, V), strict=True)", "The output .* independent of input 1"),
+    ("functional.vhp(lambda a: (3 * a).sum(), X, V, strict=True)", "found that the jacobian .* input 0 is independent"),
+    ("functional.hvp(lambda a: (a * a).sum(), X, V, create_graph=True, strict=True)", "The hessian .* of input 0"),
+]
+
+
+@pytest.mark.parametrize("call, text", STRICT)
+def test_strict_products_say_what_does_not_depend_on_what(call, text):
+    names = {"functional": functional, "torch": torch, "X": torch.rand(4, requires_grad=True), "V": torch.rand(4)}
+    with pytest.raises(RuntimeError, match=text):
+        eval(call, names)

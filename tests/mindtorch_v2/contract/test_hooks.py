@@ -426,3 +426,18 @@ def test_a_multi_grad_hook_counts_outputs_without_a_gradient() -> None:
     assert len(seen) == 1
     assert seen[0][0] is None
     assert seen[0][1].tolist() == [[1.0, 1.0, 1.0]]
+
+
+def test_a_hook_behind_a_leaf_sees_what_the_one_before_it_wrote_to_grad():
+    x = torch.zeros(3, requires_grad=True)
+    accumulator = x.view_as(x).grad_fn.next_functions[0][0]
+    x.register_hook(lambda grad: grad.sub(2.0))
+    accumulator.register_prehook(lambda grads: (grads[0].div(5.0),))
+    x.register_post_accumulate_grad_hook(lambda leaf: (leaf.grad.add_(0.5), None)[1])
+
+    def after(_, grads):
+        x.grad = grads[0].mul(10)
+
+    accumulator.register_hook(after)
+    x.sum().backward()
+    torch.testing.assert_close(x.grad, torch.full((3,), 3.0))

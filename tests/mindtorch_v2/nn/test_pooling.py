@@ -222,3 +222,22 @@ def test_unpooling_of_the_extension_takes_sizes():
     assert extension.silu_(torch.zeros(2)).tolist() == [0, 0]
     with pytest.raises(AttributeError):
         extension.no_such_function  # noqa: B018
+
+
+def test_a_volume_with_its_channels_last_keeps_them_there():
+    x = torch.randn(1, 3, 4, 6, 6).contiguous(memory_format=torch.channels_last_3d).squeeze(0).clone()
+    for _ in range(3):  # plans see no memory
+        made, indices = torch.nn.functional.max_pool3d(x, 2, return_indices=True)
+        assert made.stride() == indices.stride() == (1, 27, 9, 3)
+        assert torch.equal(made, torch.nn.functional.max_pool3d(x.contiguous(), 2))
+    assert torch.nn.functional.max_pool3d(x.to("meta"), 2).stride() == (18, 9, 3, 1)
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_a_resized_out_takes_over_channels_that_lie_last(device):
+    x = torch.randn(2, 3, 8, 8).contiguous(memory_format=torch.channels_last).to(device)
+    for call, strides in ((lambda out: torch._C._nn.upsample_nearest2d(x, (16, 16), out=out), (768, 1, 48, 3)),
+                          (lambda out: torch._C._nn.avg_pool2d(x, 2, out=out), (48, 1, 12, 3))):
+        out = torch.empty(0, device=device)
+        call(out)
+        assert out.stride() == strides

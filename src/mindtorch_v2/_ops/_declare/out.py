@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from ..._autograd.node import NotDerived
 from ..._autograd.views import WRITE_TO_INFERENCE, check_inplace, rebase
 from ..._backends.interface import backend_of
+from ..._core.device import channels_last, channels_last_3d
 from ..._core.dtype import FLOAT, can_cast, dtype, get_default_dtype
 from ..._core.geometry import contiguous_strides
 from ..._core.tensor import Tensor
@@ -313,7 +314,8 @@ def _store(target: Tensor, value: Tensor, elementwise: bool, rule: Out, operands
         for _ in range(times if target.numel() and not rule.resizes else 0):
             warnings.warn(_resized(target, value, rule), stacklevel=4)
         shape = tuple(value.shape)
-        strides = value.stride() if elementwise else contiguous_strides(shape)
+        kept = elementwise or _lies_by_channels(value)
+        strides = value.stride() if kept else contiguous_strides(shape)
         show(target, target.untyped_storage(), target.storage_offset(), shape, strides)
     if target._array.size:
         if target._keys & MARKED_MASK:
@@ -321,6 +323,13 @@ def _store(target: Tensor, value: Tensor, elementwise: bool, rule: Out, operands
             return
         backend_of(target._device.type).copy(target, value)
     target._bump_version()
+
+
+def _lies_by_channels(value: Tensor) -> bool:
+    """Whether a result has its channels last, which a target that is resized takes over."""
+    if value.dim() not in (4, 5) or value.is_contiguous():
+        return False
+    return value.is_contiguous(memory_format=channels_last if value.dim() == 4 else channels_last_3d)
 
 
 def _resized(target: Tensor, value: Tensor, rule: Out) -> str:
