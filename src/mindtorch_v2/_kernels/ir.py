@@ -17,12 +17,20 @@ TYPES = {"bool": "bool", "int8": "i8", "int16": "i16", "int32": "i32", "int64": 
 DTYPES = {short: name for name, short in TYPES.items()}
 SIZES = {"bool": 1, "f16": 2, "bf16": 2, "weak": 8} | {f"{k}{n}": n // 8 for k in "iuf" for n in (8, 16, 32, 64)
                                                        if n > 16 or k != "f"}
+PARTS = {"c64": "f32", "c128": "f64"}  # complex elements, which results may have: two numbers next to each other
+DTYPES |= {"c64": "complex64", "c128": "complex128"}
+SIZES |= {"c64": 8, "c128": 16}
 FLOATS = frozenset(("f32", "f64", "weak"))
 
 
 def type_of(dtype: np.dtype) -> str | None:
     """The type of a dtype's elements; None where kernels do not know it, as complex ones."""
     return TYPES.get(dtype.name) if dtype.isnative else None
+
+
+def stored_as(dtype: np.dtype) -> str | None:
+    """The same of what a pointwise kernel makes."""
+    return {"complex64": "c64", "complex128": "c128"}.get(dtype.name) or type_of(dtype)
 
 
 def computed_in(kind: str) -> str:

@@ -15,7 +15,7 @@ from .ir import Array, Node
 
 LLVM_TYPES = {"bool": "i1", "f16": "half", "bf16": "i16", "f32": "float", "f64": "double", "weak": "double"}
 LLVM_TYPES |= {f"{k}{n}": f"i{n}" for k in "iu" for n in (8, 16, 32, 64)}
-_MEMORY = LLVM_TYPES | {"bool": "i8"}
+_MEMORY = LLVM_TYPES | {"bool": "i8", "c64": "[2 x float]", "c128": "[2 x double]"}
 _VECTORS = (2, 4, 8, 16)  # lengths that loops are made into
 _UNSIGNED = frozenset(("bool", "u8", "u16", "u32", "u64"))
 _INTEGER_OPS = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor", "shl": "shl"}
@@ -235,8 +235,16 @@ class Body:
                 verb if verb == "add" else ("u" if array.type in _UNSIGNED else "") + verb)
             self.do(f"atomicrmw {verb} ptr {at}, {LLVM_TYPES[array.type]} {value} monotonic")
             return
+        if array.type in ir.PARTS:
+            self._store_parts(at, statement.value.args, ir.PARTS[array.type])
+            return
         value = self.stored(statement.value, array.type)
         self.do(f"store {_MEMORY[array.type]} {value}, ptr {at}, align {ir.SIZES[array.type]}")
+
+    def _store_parts(self, at: str, parts: Sequence[Node], kind: str) -> None:
+        for i, part in enumerate(parts):
+            place = self.line(f"getelementptr {LLVM_TYPES[kind]}, ptr {at}, i64 {i}")
+            self.do(f"store {LLVM_TYPES[kind]} {self.value(part)}, ptr {place}, align {ir.SIZES[kind]}")
 
     def _poke(self, statement: ir.Poke) -> None:
         at = self.line(f"inttoptr i64 {self.value(statement.address)} to ptr")

@@ -77,6 +77,14 @@ class Symbol:
     def conj(self) -> "Symbol":
         return self
 
+    def with_imaginary(self, other: "Symbol") -> "Symbol":
+        """The complex number of two parts of one type, which comes out and is not computed with."""
+        if self.program.functions is not None or self.node is None or self.np is None:
+            raise Untraceable  # other devices have kernels of their own for it
+        single = self.np.itemsize == 4
+        node = Node("pair", "c64" if single else "c128", (self.node, other.in_type(self.np)))
+        return Symbol(self.program, node, np.dtype(np.complex64 if single else np.complex128))
+
     def _untraceable(self, *args: Any) -> Any:
         raise Untraceable
 

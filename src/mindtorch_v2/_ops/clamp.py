@@ -402,7 +402,7 @@ def _frexp_by_parts(self: Any) -> tuple[Any, Any]:
 
 op("frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)",
    aligned="self", resizes_expanded=False,
-   kernel=computes(_infer_frexp, lambda xp, self: xp.frexp(self)),
+   kernel=computes(_infer_frexp, lambda xp, self: xp.frexp(self)), kernels={"cpu": "elementwise.frexp"},
    grad=dict(self=lambda grad, exponent: grad / exponent.detach().exp2()),
    samples=lambda: [*unary()(), error(RuntimeError, "only supports floating-point dtypes", ints(2))],
    out=Out("exact", "torch.frexp() expects mantissa to have dtype {c_made} but got {c_given}"), batch=in_front,

@@ -541,6 +541,8 @@ def _check_polar(abs: Tensor, angle: Tensor) -> None:
 
 
 def _joined(xp: Any, real: Any, imag: Any) -> Any:
+    if hasattr(real.__class__, "with_imaginary"):  # a kernel is made
+        return real.with_imaginary(imag)
     made = xp.empty(xp.broadcast(real, imag).shape, xp.complex128 if real.dtype.itemsize == 8 else xp.complex64)
     made.real, made.imag = real, imag
     return made

@@ -1,5 +1,6 @@
 """Functions of torch.masked: each puts what changes nothing in the place of masked-out elements, then computes."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -153,9 +154,11 @@ def _combine_input_and_mask(op: Callable, input: Any, mask: Any, *args: Any) -> 
 
 def _counted(input: Tensor, mask: Tensor | None, dim: Dims, keepdim: bool = False) -> Any:
     """How many elements fall together into one."""
-    if mask is None:
-        return sum(input.new_ones(input.shape, dtype=int64), dim, keepdim=keepdim)
-    return _input_mask(input, mask=mask).to(int64).sum(dim, keepdim)  # type: ignore[arg-type]
+    if mask is not None:
+        return _input_mask(input, mask=mask).sum(dim, keepdim)  # type: ignore[arg-type]
+    folded = _canonical_dim(dim, input.ndim)
+    left = [1 if d in folded else n for d, n in enumerate(input.shape) if keepdim or d not in folded]
+    return input.new_full(left, math.prod([input.shape[d] for d in folded]), dtype=int64)
 
 
 # reductions ----------------------------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ CALLS = [
     (softmax.softmax_rows, (zeros(24, np.float16), X.astype(np.float16), 4, 6), dict(logarithm=False)),
     (softmax.softmax_columns, (zeros(24), X, 2, 3, 4, 3), dict(logarithm=True)),
     (softmax.backward_columns, (zeros(24), X, X[::-1].copy(), 2, 3, 4, 3), dict(logarithm=True)),
-    (softmax.logsumexp_rows, (zeros(4), X, 4, 6), {}),
+    (softmax.logsumexp_rows, (zeros(8), X, 4, 6, 2, 3), {}),
     (norm.normalise_rows, (zeros(24), zeros(4), zeros(4), X, X[:6], X[6:12], 4, 6, 1e-5),
      dict(centred=True, weighted=True, biased=True)),
     (norm.row_gradients, (zeros(24), X, X[::-1].copy(), X[:4], X[4:8], X[:6], 4, 6), dict(centred=True, weighted=True)),

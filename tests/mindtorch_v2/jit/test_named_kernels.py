@@ -20,7 +20,7 @@ from mindtorch_v2._ops._declare.rules import Spec
 pytestmark = pytest.mark.skipif(not machine.available(), reason="needs llvmlite")
 
 MODULES = ("reduce", "softmax", "norm", "scan", "class_loss", "order", "products", "pool", "index", "pad", "rnn",
-           "attention", "conv", "fill")
+           "attention", "conv", "fill", "elementwise")
 NAMED = {name: d for name, d in DECLARATIONS.items()
          if isinstance(d.family, ArrayFamily) and not isinstance(d.family, Parts)
          and d.kernels.get("cpu", "onednn").partition(".")[0] in MODULES}
@@ -349,6 +349,49 @@ def test_neighbours_of_numbers():
     made, expected = torch.nextafter(torch.tensor(x), torch.tensor(y)).numpy(), np.nextafter(x, y)
     assert (np.isnan(made) == np.isnan(expected)).all()
     assert (made.view(np.int32) == expected.view(np.int32))[~np.isnan(expected)].all()
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_numbers_in_digits_and_powers_of_two(kind):
+    bits = np.random.default_rng(0).integers(0, 256, np.dtype(kind).itemsize << 19).astype(np.uint8)
+    x = np.concatenate([bits.view(kind), np.array([0.0, -0.0, 1.0, np.inf, -np.inf, np.nan], kind)])
+    with np.errstate(invalid="ignore"):
+        pairs = zip(torch.frexp(torch.tensor(x)), np.frexp(x), strict=True)
+    for own, expected in pairs:
+        own, size = own.numpy(), expected.itemsize
+        assert (np.isnan(own) == np.isnan(expected)).all() and own.dtype == expected.dtype
+        assert (own.view(f"i{size}") == expected.view(f"i{size}"))[~np.isnan(expected)].all()
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+def test_complex_numbers_of_parts(kind):
+    close = dict(rtol=1e-5, atol=1e-6) if kind is torch.float32 else dict(rtol=1e-13, atol=1e-14)
+    for a, b in ((random(40, 50, dtype=kind), random(40, 50, dtype=kind)), (random(40, 1), random(50)),
+                 (random(40, 50).t(), random(50, 40)), (random(6, 5, 4)[::2, :, 1], random()),
+                 (random(700, 800), random(700, 800))):
+        a, b = a.to(kind), b.to(kind)
+        for _ in range(3):
+            made, turned = torch.complex(a, b), torch.polar(a, b)
+        x, y = np.broadcast_arrays(a.numpy(), b.numpy())
+        assert made.dtype is turned.dtype is (torch.complex64 if kind is torch.float32 else torch.complex128)
+        assert (made.real.numpy() == x).all() and (made.imag.numpy() == y).all()
+        np.testing.assert_allclose(turned.numpy(), x * np.exp(1j * y), **close)
+        assert made.stride() == turned.stride() == (a + b).stride()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_logarithms_of_sums_of_long_rows(threads):
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for shape in ((100001,), (2, 70000), (300, 400)):
+            x = np.random.default_rng(1).normal(0, 3, shape)
+            x.reshape(-1)[:40000] = -np.inf
+            for axis in (None, -1):
+                made = torch.logsumexp(torch.tensor(x), tuple(range(x.ndim)) if axis is None else axis)
+                np.testing.assert_allclose(made.numpy(), np.logaddexp.reduce(x, axis), rtol=1e-12)
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_numbers_in_the_place_of_others():

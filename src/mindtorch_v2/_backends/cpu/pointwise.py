@@ -83,7 +83,7 @@ class Compiled:
         if target is not None and (tuple(spec.shape) != arrays[0].shape or 0 in arrays[0].strides
                                    or overlaps_itself(arrays[0].shape, arrays[0].strides)):
             raise Untraceable
-        out = ir.type_of(arrays[0].dtype if target is not None else spec.dtype.np)
+        out = ir.stored_as(arrays[0].dtype if target is not None else spec.dtype.np)
         kinds = [ir.type_of(a.dtype) or "" for a in arrays]
         pattern = ["array" if i in tensors else self._class(v, floating) for i, v in enumerate(args)]
         if out is None or "" in kinds or "" in pattern:

@@ -10,6 +10,7 @@ The constants of a fold: `element(value, p)`, `combine(a, b)`, `start` (what cha
 """
 
 from ..language import (
+    as_int,
     flat,
     float64,
     function,
@@ -82,6 +83,12 @@ def powered(v, p):
     return pow(abs(v), p)
 
 
+@function
+def bits(v, p):
+    """The bits of a floating element in float64."""
+    return as_int(float64(v))
+
+
 # combinations --------------------------------------------------------------------------------------------------------
 
 
@@ -103,6 +110,11 @@ def either(a, b):
 @function
 def both(a, b):
     return a & b
+
+
+@function
+def differing(a, b):
+    return a ^ b
 
 
 @function

@@ -104,17 +104,20 @@ def backward_columns(out: flat, grad: flat, result: flat, outer, n, inner, width
 
 
 @kernel
-def logsumexp_rows(out: flat, x: flat, rows, n):
-    for row in parallel(rows, _EXPENSIVE * n):
-        first = row * n
+def logsumexp_rows(out: flat, x: flat, rows, n, parts, width):
+    """out[row * parts + part]: of `width` elements of a row of n, from part * width on."""
+    for turn in parallel(rows * parts, _EXPENSIVE * width):
+        row = turn // parts
+        first = row * n + (turn - row * parts) * width
+        last = min(first + width, row * n + n)
         top = like(-inf, out)
-        for i in range(first, first + n):
+        for i in range(first, last):
             top = larger(top, like(x[i], out))
         top = top if isfinite(top) else like(0, out)
         total = like(0, out)
-        for i in range(first, first + n):
+        for i in range(first, last):
             total += exp(like(x[i], out) - top)
-        out[row] = log(total) + top
+        out[turn] = log(total) + top
 
 
 @kernel

@@ -165,14 +165,19 @@ class Fold:
         return True
 
 
+def parts_of(rows: int, n: int, threads: int) -> int:
+    """How many parts each of a few long rows of n elements is divided into, of ceil(n / parts) elements."""
+    if threads == 1 or rows >= threads or n < SHARED:
+        return 1
+    return -(-n // max(-(-n // (4 * threads)), library.BLOCK))
+
+
 def _divided(step: Step, threads: int) -> list[tuple[Step, int]]:
     """A launch as one, or as one of parts and one that folds these; each with the parts of a row that it makes."""
     outer, n, inner = step
     if inner == 1:
-        if threads == 1 or outer >= threads or n < SHARED:
-            return [(step, 1)]
-        parts = -(-n // max(-(-n // (4 * threads)), library.BLOCK))
-        return [(step, parts), (Step(outer, -(-n // -(-n // parts)), 1), 1)]
+        parts = parts_of(outer, n, threads)
+        return [(step, parts)] if parts == 1 else [(step, parts), (Step(outer, parts, 1), 1)]
     if inner < _FEW and n > 4 * _FEW:
         some = divisor_near(n, 64 // inner)
         if some > 1:
@@ -286,6 +291,15 @@ def count_nonzero(x: Any, dim: Any, *, spec: Spec) -> Any:
 
 
 _COUNTED = Folding(**dict.fromkeys("fiub", Fold(library.counted, library.sum_of, 0)))
+
+
+@takes_halves
+def hashed(x: Any, dim: Any, keepdim: bool, mode: int, *, spec: Spec) -> Any:
+    return _HASHED(x, _axes(dim), spec)
+
+
+_WHOLE_HASHED = Fold(library.whole, library.differing, 0)
+_HASHED = Folding(f=Fold(library.bits, library.differing, 0), **dict.fromkeys("iub", _WHOLE_HASHED))
 
 
 # extremes ------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from ...._ops._declare.rules import Spec
 from ..jit.calls import prepared
 from ..jit.repeats import empty, repeats
 from .arrays import takes_halves
-from .reduce import SHARED, contiguous, shared_width, steps_of
+from .reduce import SHARED, contiguous, parts_of, shared_width, steps_of
 
 
 def along(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
@@ -79,5 +79,10 @@ def logsumexp(x: Any, dim: Any, keepdim: bool, *, spec: Spec) -> Any:
     outer, n, inner = steps[0]
     made = empty(spec.shape, spec.dtype.np)
     if inner == 1:
-        return made if _rows(made, x, outer, n) else None
+        parts = parts_of(outer, n, get_num_threads())
+        if parts == 1:
+            return made if _rows(made, x, outer, n, 1, n) else None
+        some = empty(outer * parts, spec.dtype.np)
+        done = _rows(some, x, outer, n, parts, -(-n // parts)) and _rows(made, some, outer, parts, 1, parts)
+        return made if done else None
     return made if _columns(made, x, outer, n, inner, columns_at_once(outer, n, inner)) else None
