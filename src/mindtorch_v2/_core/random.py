@@ -15,7 +15,7 @@ from typing import Self
 import numpy as np
 
 from .box_muller import BLOCK, FLOAT32, FLOAT64, normals_of_blocks
-from .compiled import machine
+from .compiled import launching
 from .dtype import bfloat16, complex32
 from .planning import refuse_in_plans
 
@@ -25,6 +25,7 @@ WIDE_RANGE = 1 << 28  # from this range on, an integer takes two words, so that 
 CHUNK = 1 << 15  # elements worked on at once, so that intermediates stay in the cache
 
 FLOAT16, BFLOAT16 = np.dtype(np.float16), bfloat16.np
+_INT64, _BOOL = np.dtype(np.int64), np.dtype(np.bool_)
 REAL_PART: dict[np.dtype, np.dtype] = {complex32.np: FLOAT16, np.dtype(np.complex64): FLOAT32,
                                        np.dtype(np.complex128): FLOAT64}
 
@@ -184,13 +185,17 @@ def _fill(result: np.ndarray, draw: Callable[[int], np.ndarray]) -> None:
         piece[...] = draw(len(piece))
 
 
-def _in_chunks(count: int, dtype: np.dtype, draw: Callable[[int], np.ndarray]) -> np.ndarray:
-    """`draw(count)` made piece by piece."""
+Draw = Callable[[Generator, int], np.ndarray]
+
+
+def _in_chunks(generator: Generator, shape: Sequence[int], dtype: np.dtype, draw: Draw) -> np.ndarray:
+    """What `draw(generator, count)` gives, made piece by piece."""
+    count = math.prod(shape)
     if count <= CHUNK:
-        return draw(count)
+        return draw(generator, count).reshape(shape)
     result = np.empty(count, dtype)
-    _fill(result, draw)
-    return result
+    _fill(result, functools.partial(draw, generator))
+    return result.reshape(shape)
 
 
 def fused_multiply_add(values: np.ndarray, factor: float, addend: float | np.ndarray) -> np.ndarray:
@@ -218,7 +223,6 @@ def _narrowed(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return values.astype(dtype, copy=False)
 
 
-@functools.lru_cache(64, typed=True)
 def _uniform_numbers(dtype: np.dtype, low: float, high: float) -> tuple[np.dtype, float, float, float, float]:
     """The type to draw in; first number and extent in it, what these are divided by, and the end in `dtype`."""
     kind = FLOAT64 if dtype == FLOAT64 else FLOAT32
@@ -227,21 +231,20 @@ def _uniform_numbers(dtype: np.dtype, low: float, high: float) -> tuple[np.dtype
     return kind, first, extent, unit, high if kind == dtype else float(dtype.type(high))
 
 
-def uniform(
-    generator: Generator, shape: Sequence[int], dtype: np.dtype, low: float = 0.0, high: float = 1.0
-) -> np.ndarray:
-    """Numbers in [low, high) for `rand` and `uniform_`; a complex number takes two."""
+_UNIFORMS = {rounded: launching("random.uniforms", rounded=rounded) for rounded in (False, True)}
+
+
+@functools.lru_cache(64, typed=True)
+def _uniform_draw(dtype: np.dtype, low: float, high: float) -> Draw:
+    """What draws numbers in [low, high) of a real type."""
     dtype = np.dtype(dtype)
-    if dtype in REAL_PART:
-        return uniform(generator, (*shape, 2), REAL_PART[dtype], low, high).view(dtype).reshape(shape)
     _require(low <= high, f"uniform_ expects to return a [from, to) range, but found from={low:g} > to={high:g}")
     kind, first, extent, unit, limit = _uniform_numbers(dtype, low, high)
+    launch, each = _UNIFORMS[kind != dtype], 2 if kind == FLOAT64 else 1
 
-    def draw(count: int) -> np.ndarray:
-        words = generator.words(2 * count if kind == FLOAT64 else count)
-        made = np.empty(count, dtype)
-        if unit == 1 and machine.launched("random.uniforms", made, words, first, extent, low, limit,
-                                          rounded=kind != dtype):
+    def draw(generator: Generator, count: int) -> np.ndarray:
+        words, made = generator.words(each * count), np.empty(count, dtype)
+        if unit == 1 and launch(made, words, first, extent, low, limit):
             return made
         values = _as_doubles(words) if kind == FLOAT64 else _as_floats(words)
         if first != 0 or extent != 1:
@@ -254,10 +257,22 @@ def uniform(
         rounded[rounded >= dtype.type(high)] = low  # what rounding to 16 bits has lifted out of the range
         return rounded
 
-    return _in_chunks(math.prod(shape), dtype, draw).reshape(shape)
+    return draw
+
+
+def uniform(
+    generator: Generator, shape: Sequence[int], dtype: np.dtype, low: float = 0.0, high: float = 1.0
+) -> np.ndarray:
+    """Numbers in [low, high) for `rand` and `uniform_`; a complex number takes two."""
+    if dtype in REAL_PART:
+        return uniform(generator, (*shape, 2), REAL_PART[dtype], low, high).view(dtype).reshape(shape)
+    return _in_chunks(generator, shape, dtype, _uniform_draw(dtype, low, high))
 
 
 # ---- normals -----------------------------------------------------------------------------------------------------
+
+
+_BLOCK_NORMALS = launching("random.block_normals")
 
 
 def _block_normals(generator: Generator, count: int, dtype: np.dtype, mean: float, std: float) -> np.ndarray:
@@ -268,9 +283,9 @@ def _block_normals(generator: Generator, count: int, dtype: np.dtype, mean: floa
 
     def normals_of(words: np.ndarray) -> np.ndarray:
         if wide == 1:
-            made = np.empty((len(words) // BLOCK, BLOCK), FLOAT32)
-            if machine.launched("random.block_normals", made, words.reshape(-1, BLOCK), mean, std):
-                return _narrowed(made.reshape(-1), dtype)
+            made = np.empty(len(words), FLOAT32)
+            if _BLOCK_NORMALS(made, words, 0, 0, len(words) // BLOCK, mean, std):
+                return _narrowed(made, dtype)
         normals = normals_of_blocks(_as_floats(words) if wide == 1 else _as_doubles(words))
         if mean != 0 or std != 1:
             normals = fused_multiply_add(normals, std, mean)
@@ -286,11 +301,8 @@ def _block_normals(generator: Generator, count: int, dtype: np.dtype, mean: floa
     unused = rest if dtype in (FLOAT32, FLOAT64) else 0
     words = generator.words(wide * (whole + (unused + BLOCK if rest else 0)))
     if dtype == FLOAT32 and not bulk:
-        launched = machine.launched
-        if (not whole or launched("random.block_normals", result[:whole].reshape(-1, BLOCK),
-                                  words[:whole].reshape(-1, BLOCK), mean, std)) and (
-            not rest or launched("random.block_normals", result[-BLOCK:].reshape(1, BLOCK),
-                                 words[-BLOCK:].reshape(1, BLOCK), mean, std)):  # fmt: skip
+        done = _BLOCK_NORMALS(result, words, 0, 0, whole // BLOCK, mean, std)
+        if done and (not rest or _BLOCK_NORMALS(result, words, count - BLOCK, len(words) - BLOCK, 1, mean, std)):
             return result
     if rest:
         words = np.concatenate((words[: wide * whole], words[-wide * BLOCK :]))
@@ -306,6 +318,9 @@ def _normal_pair(first: float, second: float) -> tuple[float, float]:
     return radius * math.cos(angle), radius * math.sin(angle)
 
 
+_PAIRED_NORMALS = launching("random.paired_normals")
+
+
 def _paired_normals(generator: Generator, count: int) -> np.ndarray:
     """Standard float64 normals, one pair after the other; an unused second one is kept for the next call."""
     kept = generator.double_normal
@@ -314,7 +329,7 @@ def _paired_normals(generator: Generator, count: int) -> np.ndarray:
         return np.concatenate(([kept], _paired_normals(generator, count - 1)))
     words = generator.words(2 * (count + count % 2))
     made = np.empty((len(words) // 4, 2))
-    if machine.launched("random.paired_normals", made, words.reshape(-1, 4)):
+    if _PAIRED_NORMALS(made, words.reshape(-1, 4)):
         normals = made.reshape(-1)
     elif count < BLOCK:
         uniforms = _as_doubles(words)
@@ -338,11 +353,11 @@ def normal(
     contiguous: bool = True,
 ) -> np.ndarray:
     """Normals for `randn` and `normal_`; `contiguous` says whether the tensor they are for is."""
-    dtype = np.dtype(dtype)
     if dtype in REAL_PART:
         parts = normal(generator, (*shape, 2), REAL_PART[dtype], mean, std / math.sqrt(2), contiguous)
         return parts.view(dtype).reshape(shape)
-    _require(std >= 0, f"normal expects std >= 0.0, but found std {std:g}")
+    if not std >= 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
     count = math.prod(shape)
     if count >= BLOCK and contiguous:
         return _block_normals(generator, count, dtype, mean, std).reshape(shape)
@@ -376,15 +391,18 @@ def _remainder(numbers: np.ndarray, divisor: int) -> np.ndarray:
     return numbers - multiple
 
 
-def randint(generator: Generator, shape: Sequence[int], low: int, high: int) -> np.ndarray:
-    """int64 numbers in [low, high); the whole range of int64 when `high` is 2^63 and `low` -2^63."""
+_INTEGERS = launching("random.integers")
+
+
+@functools.lru_cache(64)
+def _integer_draw(low: int, high: int) -> Draw:
     _require(low < high, f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     extent, base = high - low, np.uint64(low % (1 << 64))
 
-    def draw(count: int) -> np.ndarray:
+    def draw(generator: Generator, count: int) -> np.ndarray:
         if extent < WIDE_RANGE:
             numbers, made = generator.words(count), np.empty(count, np.int64)
-            if machine.launched("random.integers", made, numbers, extent, low):
+            if _INTEGERS(made, numbers, extent, low):
                 return made
         else:
             numbers = _wide_words(generator, count)
@@ -393,7 +411,12 @@ def randint(generator: Generator, shape: Sequence[int], low: int, high: int) -> 
             numbers += base
         return numbers.view(np.int64)
 
-    return _in_chunks(math.prod(shape), np.dtype(np.int64), draw).reshape(shape)
+    return draw
+
+
+def randint(generator: Generator, shape: Sequence[int], low: int, high: int) -> np.ndarray:
+    """int64 numbers in [low, high); the whole range of int64 when `high` is 2^63 and `low` -2^63."""
+    return _in_chunks(generator, shape, _INT64, _integer_draw(low, high))
 
 
 def largest_random(dtype: np.dtype) -> int:
@@ -427,60 +450,68 @@ def randperm(generator: Generator, count: int) -> np.ndarray:
 # ---- other distributions -----------------------------------------------------------------------------------------
 
 
+_BELOW, _IMPROPER = launching("random.below"), launching("random.find_improper")
+_DRAWS_BELOW = launching("random.draws_below")
+
+
 def bernoulli_scalar(generator: Generator, shape: Sequence[int], p: float) -> np.ndarray:
     """True with probability `p`."""
-    _require(0 <= p <= 1, f"bernoulli_ expects p to be in [0, 1], but got p={p:g}")
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p:g}")
     bound = math.ceil(p * 2.0**53)
 
-    def draw(count: int) -> np.ndarray:
+    def draw(generator: Generator, count: int) -> np.ndarray:
         words, made = generator.words(2 * count), np.empty(count, bool)
-        return made if machine.launched("random.below", made, words, bound) else _double_bits(words) < bound
+        return made if _BELOW(made, words, bound) else _double_bits(words) < bound
 
-    return _in_chunks(math.prod(shape), np.dtype(bool), draw).reshape(shape)
+    return _in_chunks(generator, shape, _BOOL, draw)
 
 
 def bernoulli_tensor(generator: Generator, p: np.ndarray) -> np.ndarray:
     """True with the probabilities `p`."""
     flat, wrong = p.reshape(-1), np.zeros(1, np.int64)
-    checked = p.dtype in (FLOAT32, FLOAT64) and machine.launched("random.find_improper", wrong, flat)
+    checked = p.dtype in (FLOAT32, FLOAT64) and _IMPROPER(wrong, flat)
     _require(not wrong[0] if checked else bool(((p >= 0) & (p <= 1)).all()),
              "Expected p_in >= 0 && p_in <= 1 to be true, but got false.  "
              "(Could this error message be improved?  If so, please report an enhancement request to PyTorch.)")
     words, made = generator.words(2 * p.size if p.dtype == FLOAT64 else p.size), np.empty(p.size, bool)
-    if checked and machine.launched("random.draws_below", made, words, flat):
+    if checked and _DRAWS_BELOW(made, words, flat):
         return made.reshape(p.shape)
     return (_as_doubles(words) if p.dtype == FLOAT64 else _as_floats(words)).reshape(p.shape) < p
 
 
 def _from_doubles(
     generator: Generator, shape: Sequence[int], dtype: np.dtype, transform: Callable[[np.ndarray], np.ndarray],
-    kernel: str, *numbers: float
+    launch: Callable[..., bool], *numbers: float
 ) -> np.ndarray:
     """One double uniform per element, transformed in float64: by a kernel of (result, words, *numbers) if it can."""
-    dtype = np.dtype(dtype)
 
-    def draw(count: int) -> np.ndarray:
+    def draw(generator: Generator, count: int) -> np.ndarray:
         words, made = generator.words(2 * count), np.empty(count, dtype)
-        if machine.launched(kernel, made, words, *numbers):
+        if launch(made, words, *numbers):
             return made
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             return _narrowed(transform(_as_doubles(words)), dtype)
 
-    return _in_chunks(math.prod(shape), dtype, draw).reshape(shape)
+    return _in_chunks(generator, shape, dtype, draw)
+
+
+_EXPONENTIALS, _GEOMETRICS = launching("random.exponentials"), launching("random.geometrics")
+_CAUCHIES, _LOG_NORMALS = launching("random.cauchies"), launching("random.log_normals")
 
 
 def exponential(generator: Generator, shape: Sequence[int], dtype: np.dtype, lambd: float = 1.0) -> np.ndarray:
     """Exponentially distributed numbers with rate `lambd`."""
     _require(lambd > 0, f"exponential_ expects lambda > 0.0, but found lambda={lambd:g}")
     return _from_doubles(generator, shape, dtype, lambda u: -1.0 / lambd * np.log1p(-u),
-                         "random.exponentials", -1.0 / lambd)
+                         _EXPONENTIALS, -1.0 / lambd)
 
 
 def geometric(generator: Generator, shape: Sequence[int], dtype: np.dtype, p: float) -> np.ndarray:
     """The number of trials up to the first success."""
     _require(0 < p < 1, f"geometric_ expects p to be in (0, 1), but got p={p:g}")
     return _from_doubles(generator, shape, dtype, lambda u: np.ceil(np.log(u) / math.log1p(-p)),
-                         "random.geometrics", math.log1p(-p))
+                         _GEOMETRICS, math.log1p(-p))
 
 
 def cauchy(
@@ -490,7 +521,7 @@ def cauchy(
     _require(sigma > 0, f"cauchy_ expects sigma > 0.0, but found sigma={sigma:g}")
     return _from_doubles(
         generator, shape, dtype, lambda u: fused_multiply_add(np.tan(math.pi * (u - 0.5)), sigma, median)
-        if math.isfinite(median) else np.full_like(u, median), "random.cauchies", median, sigma
+        if math.isfinite(median) else np.full_like(u, median), _CAUCHIES, median, sigma
     )
 
 
@@ -500,7 +531,7 @@ def log_normal(
     """Numbers whose logarithm is normal; always drawn pair by pair."""
     _require(std > 0, f"log_normal_ expects std > 0.0, but found std={std:g}")
     normals, made = _paired_normals(generator, math.prod(shape)), np.empty(math.prod(shape), dtype)
-    if machine.launched("random.log_normals", made, normals, mean, std):
+    if _LOG_NORMALS(made, normals, mean, std):
         return made.reshape(shape)
     logarithms = fused_multiply_add(normals, std, mean)
     return _narrowed(np.exp(logarithms), np.dtype(dtype)).reshape(shape)

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._backends import pins_memory
 from .._backends.interface import Backend, backend_of
-from .._core.compiled import machine
+from .._core.compiled import launching
 from .._core.determinism import determinism
 from .._core.device import layout as layout_type
 from .._core.device import strided
@@ -507,6 +507,9 @@ def _spaced(xp: Any, start: Any, end: Any, steps: int, kind: Any, counted: Any) 
     return xp.concatenate(halves)
 
 
+_SPACED = launching("fill.spaced")
+
+
 def _compiled_spaced(xp: Any, start: Any, end: Any, steps: int, kind: Any) -> Any:
     """The same by a kernel; None on other devices, and where there is no machine code."""
     if xp is not backend_of("cpu").xp or complex in (start.__class__, end.__class__):
@@ -514,7 +517,7 @@ def _compiled_spaced(xp: Any, start: Any, end: Any, steps: int, kind: Any) -> An
     made, first, last = np.empty(steps, kind), kind.type(start), kind.type(end)
     with np.errstate(all="ignore"):
         step = (last - first) / kind.type(max(steps - 1, 1))
-    return made if machine.launched("fill.spaced", made, float(first), float(last), float(step)) else None
+    return made if _SPACED(made, float(first), float(last), float(step)) else None
 
 
 def _check_bounds(kind: dtype, *bounds: Any) -> None:

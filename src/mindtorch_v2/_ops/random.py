@@ -60,8 +60,18 @@ def fill_drawn(target: np.ndarray, generator: Generator | None, draw: Draw) -> N
     source = default_generator if generator is None else generator
     if not target.flags.c_contiguous:
         target = target.transpose(sorted(range(target.ndim), key=lambda d: -target.strides[d]))
-    drawn = draw(source, target.shape, target.dtype)
-    np.copyto(target, drawn, casting="unsafe")
+    np.copyto(target, draw(source, target.shape, target.dtype), casting="unsafe")
+
+
+def new_drawn(spec: Spec, generator: Generator | None, draw: Draw) -> np.ndarray:
+    """A new array of drawn numbers, which lies as the spec says."""
+    kind = spec.dtype.np
+    if spec.strides is None:
+        drawn = draw(default_generator if generator is None else generator, spec.shape, kind)
+        return drawn if drawn.dtype is kind else drawn.astype(kind, copy=False)
+    made = uninitialised(spec)
+    fill_drawn(made, generator, draw)
+    return made
 
 
 # uniform and normal --------------------------------------------------------------------------------------------------
@@ -128,14 +138,10 @@ def _drawn_like(draw: Draw, check: Callable) -> Factory:
         return spec
 
     def array(xp: Any, self: Any, generator: Any, *rest: Any, spec: Spec) -> Any:
+        if spec.strides is None or draw is not _random.normal:
+            return new_drawn(spec, generator, draw)
         made = uninitialised(spec)
-        contiguous = made.flags.c_contiguous
-        named = (
-            (lambda g, shape, kind: _random.normal(g, shape, kind, contiguous=contiguous))
-            if draw is _random.normal
-            else draw
-        )
-        fill_drawn(made, generator, named)
+        fill_drawn(made, generator, functools.partial(draw, contiguous=made.flags.c_contiguous))
         return made
 
     return Factory(infer, array, by_parts=True)
@@ -298,9 +304,7 @@ def _randint_spec(low: int, high: int, size: tuple[int, ...], generator: Any, dt
 
 
 def _randint(xp: Any, low: int, high: int, size: tuple[int, ...], generator: Any, *rest: Any, spec: Spec) -> Any:
-    return _integers(low, high)(generator or default_generator, spec.shape, spec.dtype.np).astype(
-        spec.dtype.np, copy=False
-    )
+    return new_drawn(spec, generator, _integers(low, high))
 
 
 op(f"randint.low(int low, int high, int[] size, {DRAWN}) -> Tensor", kernel=Factory(_randint_spec, _randint),
@@ -318,9 +322,7 @@ def _randint_like_spec(self: Tensor, low: int, high: int, generator: Any, dtype:
 
 
 def _randint_like(xp: Any, self: Any, low: int, high: int, generator: Any, *rest: Any, spec: Spec) -> Any:
-    made = uninitialised(spec)
-    fill_drawn(made, generator, _integers(low, high))
-    return made
+    return new_drawn(spec, generator, _integers(low, high))
 
 
 op(f"randint_like.low(Tensor self, int low, int high, {_LIKE}) -> Tensor",
@@ -434,10 +436,12 @@ def _check_probabilities(self: Tensor, p: Tensor, generator: Any = None) -> None
 
 
 def _write_by_probabilities(xp: Any, self: Any, p: Any, generator: Any) -> None:
-    order = sorted(range(self.ndim), key=lambda d: -self.strides[d])
-    probabilities = (p if p.shape == self.shape else xp.broadcast_to(p, self.shape)).transpose(order)
-    drawn = _random.bernoulli_tensor(generator or default_generator, probabilities)
-    np.copyto(self.transpose(order), drawn, casting="unsafe")
+    if p.shape != self.shape:
+        p = xp.broadcast_to(p, self.shape)
+    if not self.flags.c_contiguous:
+        order = sorted(range(self.ndim), key=lambda d: -self.strides[d])
+        self, p = self.transpose(order), p.transpose(order)
+    np.copyto(self, _random.bernoulli_tensor(generator or default_generator, p), casting="unsafe")
 
 
 def _bernoulli_array(xp: Any, self: Any, generator: Any, spec: Spec) -> Any:

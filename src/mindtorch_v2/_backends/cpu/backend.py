@@ -106,15 +106,14 @@ def _copied(target: Any, source: Any) -> bool:
     return copied(target, source)
 
 
-def _launched(name: str, *args: Any, **constants: Any) -> bool:
+def _prepare(name: str, **constants: Any) -> Callable[..., bool]:
     """See _core/compiled.py."""
-    from .jit.calls import launched_by_name
+    from .jit.calls import prepared_by_name
 
-    compiled.machine.launched = launched_by_name
-    return launched_by_name(name, *args, **constants)
+    return prepared_by_name(name, **constants)
 
 
 if machine.available():
     copiers.append(_copied)
-    compiled.machine.launched = _launched
+    compiled.machine.prepare = staticmethod(_prepare)
 BACKEND = CpuBackend()

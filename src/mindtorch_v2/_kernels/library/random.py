@@ -8,6 +8,7 @@ from ..language import (
     c_rem,
     ceil,
     far,
+    flat,
     float32,
     float64,
     fma,
@@ -83,12 +84,16 @@ def logarithm(x):
 
 
 @kernel
-def block_normals(out, words, mean: float, std: float):
-    """Normals of float32 from blocks of 16 uniforms: 8 radii and 8 angles give 8 cosines, then 8 sines."""
-    for block in parallel(out.shape[0], 400):
+def block_normals(out: flat, words: flat, first, word, blocks, mean: float, std: float):
+    """Normals of float32, from out[first] on, from blocks of 16 uniforms, from words[word] on.
+
+    8 radii and 8 angles give 8 cosines, then 8 sines.
+    """
+    for block in parallel(blocks, 400):
         for j in range(8):
-            radius = sqrt(ordered(logarithm(ordered(1.0 - float_uniform(words[block, j]))) * -2.0))
-            angle = ordered(float_uniform(words[block, j + 8]) * float32(TWO_PI))
+            at = word + 16 * block + j
+            radius = sqrt(ordered(logarithm(ordered(1.0 - float_uniform(words[at]))) * -2.0))
+            angle = ordered(float_uniform(words[at + 8]) * float32(TWO_PI))
             octant = (int32(ordered(angle * float32(4 / math.pi))) + 1) & -2
             multiple = float32(octant)
             x = ordered(angle - ordered(multiple * float32(0.78515625)))
@@ -102,12 +107,13 @@ def block_normals(out, words, mean: float, std: float):
             series = ordered(fma(series, square, float32(-1.6666654611e-1)) * square)
             sine = fma(series, x, x)
             swapped = (octant & 2) != 0
-            first = sine if swapped else cosine
-            second = cosine if swapped else sine
-            first = -first if ((octant + 2) & 4) != 0 else first
-            second = -second if (octant & 4) != 0 else second
-            out[block, j] = fma(ordered(radius * first), float32(std), float32(mean))
-            out[block, j + 8] = fma(ordered(radius * second), float32(std), float32(mean))
+            cosines = sine if swapped else cosine
+            sines = cosine if swapped else sine
+            cosines = -cosines if ((octant + 2) & 4) != 0 else cosines
+            sines = -sines if (octant & 4) != 0 else sines
+            place = first + 16 * block + j
+            out[place] = fma(ordered(radius * cosines), float32(std), float32(mean))
+            out[place + 8] = fma(ordered(radius * sines), float32(std), float32(mean))
 
 
 @kernel

@@ -927,6 +927,8 @@ class Writes(Family):
         direct = backend.direct
         if direct:
             write = backend.array_function(operator, write)
+        if direct and not any(a.is_tensor for a in operator.schema.arguments[1:]):
+            return self._kernel_of_numbers(write, xp)
 
         def kernel(target: Tensor, *args: Any) -> Tensor:
             check(target, *args)
@@ -937,6 +939,20 @@ class Writes(Family):
             elif xp is not None:
                 where = target._device
                 write(xp, array_of(target), *[array_of(a, where) if hasattr(a, "_array") else a for a in args])
+            target._bump_version()
+            return target
+
+        return kernel
+
+    def _kernel_of_numbers(self, write: Callable, xp: Any) -> Callable:
+        """The same where the first argument is the only tensor."""
+        check, repeats = self.check, self.repeats
+
+        def kernel(target: Tensor, *args: Any) -> Tensor:
+            check(target, *args)
+            if not repeats:
+                check_writable(target)
+            write(xp, target._array, *args)
             target._bump_version()
             return target
 

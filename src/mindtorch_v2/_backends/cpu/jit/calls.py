@@ -118,16 +118,6 @@ def _tell(call: Call, args: tuple) -> None:
         told(call, args)
 
 
-@functools.cache
-def _named(name: str) -> kernel:
-    module, _, function = name.partition(".")
-    return getattr(importlib.import_module(f"{_LIBRARY}library.{module}"), function)
-
-
-def launched_by_name(name: str, *args: Any, **constants: Any) -> bool:
-    return launched(_named(name), *args, **constants)
-
-
 def prepared(written: kernel, **constants: Any) -> Callable[..., bool]:
     """`launched` for a kernel with its constants, without looking it up in each call."""
     calls = _ready.setdefault((written, *constants.values()) if constants else written, [])
@@ -141,6 +131,12 @@ def prepared(written: kernel, **constants: Any) -> Callable[..., bool]:
         return _wanted(written, args, constants)
 
     return launch
+
+
+def prepared_by_name(name: str, **constants: Any) -> Callable[..., bool]:
+    """The same for a kernel of the library that is named, such as "random.below"."""
+    module, _, function = name.partition(".")
+    return prepared(getattr(importlib.import_module(f"{_LIBRARY}library.{module}"), function), **constants)
 
 
 def note(written: kernel, *args: Any, **constants: Any) -> None:
