@@ -4,7 +4,6 @@ Until a kernel is compiled, and where it cannot be, callers compute with NumPy. 
 a kernel was wanted often, or for much; large arrays wait for it.
 """
 
-import functools
 import importlib
 import os
 from collections.abc import Callable, Sequence
