@@ -133,7 +133,7 @@ def test_strided_tensors_are_filled_in_memory_order(axes: tuple[int, ...]) -> No
     [
         (lambda g: _random.uniform(g, (2,), np.float32, 1, 0), "found from=1 > to=0"),
         (lambda g: _random.normal(g, (2,), np.float32, 0, -1), "normal expects std >= 0.0, but found std -1"),
-        (lambda g: _random.normal_tensor(g, 0.0, np.array([-1.0]), np.float64), "all elements of std >= 0.0"),
+        (lambda g: _random.normal_tensor(g, 0.0, np.array([-1.0]), (1,), np.float64), "all elements of std >= 0.0"),
         (lambda g: _random.randint(g, (2,), 5, 5), "'from' to be less than 'to', but got from=5 >= to=5"),
         (lambda g: _random.bernoulli_scalar(g, (2,), 1.5), r"p to be in \[0, 1\], but got p=1.5"),
         (lambda g: _random.bernoulli_tensor(g, np.array([1.5])), "p_in >= 0 && p_in <= 1"),

@@ -368,10 +368,9 @@ def normal(
 
 
 def normal_tensor(
-    generator: Generator, mean: np.ndarray | float, std: np.ndarray | float, dtype: np.dtype
+    generator: Generator, mean: np.ndarray | float, std: np.ndarray | float, shape: Sequence[int], dtype: np.dtype
 ) -> np.ndarray:
-    """Normals for `torch.normal` where `mean`, `std` or both are arrays."""
-    shape = np.broadcast_shapes(np.shape(mean), np.shape(std))
+    """Normals of a shape for `torch.normal` where `mean`, `std` or both are arrays."""
     if not isinstance(std, np.ndarray):
         return normal(generator, shape, dtype, 0.0, std) + mean
     _require(bool((std >= 0).all()), "normal expects all elements of std >= 0.0")
@@ -395,28 +394,29 @@ _INTEGERS = launching("random.integers")
 
 
 @functools.lru_cache(64)
-def _integer_draw(low: int, high: int) -> Draw:
+def _integer_draw(low: int, high: int, dtype: np.dtype) -> Draw:
     _require(low < high, f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     extent, base = high - low, np.uint64(low % (1 << 64))
+    direct = dtype.kind in "iub" or dtype in (FLOAT32, FLOAT64)  # what machine code rounds as NumPy does
 
     def draw(generator: Generator, count: int) -> np.ndarray:
         if extent < WIDE_RANGE:
-            numbers, made = generator.words(count), np.empty(count, np.int64)
-            if _INTEGERS(made, numbers, extent, low):
+            numbers, made = generator.words(count), np.empty(count, dtype)
+            if direct and _INTEGERS(made, numbers, extent, low):
                 return made
         else:
             numbers = _wide_words(generator, count)
         if extent < 1 << 64:
             numbers = _remainder(numbers, extent)
             numbers += base
-        return numbers.view(np.int64)
+        return numbers.view(np.int64).astype(dtype, copy=False)
 
     return draw
 
 
-def randint(generator: Generator, shape: Sequence[int], low: int, high: int) -> np.ndarray:
-    """int64 numbers in [low, high); the whole range of int64 when `high` is 2^63 and `low` -2^63."""
-    return _in_chunks(generator, shape, _INT64, _integer_draw(low, high))
+def randint(generator: Generator, shape: Sequence[int], low: int, high: int, dtype: np.dtype = _INT64) -> np.ndarray:
+    """Whole numbers in [low, high); the whole range of int64 when `high` is 2^63 and `low` -2^63."""
+    return _in_chunks(generator, shape, dtype, _integer_draw(low, high, dtype))
 
 
 def largest_random(dtype: np.dtype) -> int:

@@ -183,11 +183,11 @@ def _normal_spec(mean: Any, std: Any, generator: Any) -> Spec:
 
 def _normal_array(xp: Any, mean: Any, std: Any, generator: Any, spec: Spec) -> Any:
     source, kind = generator or default_generator, spec.dtype.np
-    mean, std = (
-        v.astype(kind if kind.kind != "c" or v is mean else v.dtype) if isinstance(v, np.ndarray) else v
-        for v in (mean, std)
-    )
-    drawn = _random.normal_tensor(source, mean, std, kind)
+    if isinstance(mean, np.ndarray):
+        mean = mean.astype(kind, copy=False)
+    if isinstance(std, np.ndarray) and kind.kind != "c":
+        std = std.astype(kind, copy=False)
+    drawn = _random.normal_tensor(source, mean, std, spec.shape, kind)
     return drawn if drawn.shape == spec.shape else xp.broadcast_to(drawn, spec.shape).copy()
 
 
@@ -229,8 +229,18 @@ op(f"normal.float_float(float mean, float std, int[] size, {DRAWN}) -> Tensor",
 # integers ------------------------------------------------------------------------------------------------------------
 
 
+@functools.lru_cache(256)
+def _holds(kind: dtype, low: int, high: int) -> bool:
+    """Whether a type has all integers in [low, high), of which there are some."""
+    if kind.category == FLOAT:
+        return low < high and max(abs(low), abs(high - 1)) <= 1 << _MANTISSA_BITS[kind.name]
+    return kind.category == INT and low < high and iinfo(kind).min <= low and high - 1 <= iinfo(kind).max
+
+
 def _check_range(kind: dtype, low: int, high: int) -> None:
     """Raises unless integers in [low, high) can be drawn for a type."""
+    if _holds(kind, low, high):
+        return
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     if kind.category == COMPLEX:
@@ -250,7 +260,8 @@ def _check_range(kind: dtype, low: int, high: int) -> None:
 
 
 def _integers(low: int, high: int) -> Draw:
-    return lambda generator, shape, kind: _random.randint(generator, shape, *_exact_range(OF_ARRAY[kind], low, high))
+    return lambda generator, shape, kind: _random.randint(
+        generator, shape, *_exact_range(OF_ARRAY[kind], low, high), kind)
 
 
 @functools.lru_cache(256)

@@ -15,24 +15,24 @@ class _Later:
     call = None
 
     def wanted(self, elements: int) -> None:
-        global _product
-        from .jit.products import PRODUCT
+        global _product, _least
+        from .jit.products import PRODUCT, VECTOR
 
-        _product = PRODUCT
+        _product, _least = PRODUCT, VECTOR
         PRODUCT.wanted(elements)
 
 
 _product: Any = _Later()
+_least = 0  # elements of a matrix from which on kernels multiply it with a vector
 
 
 def _times_vector(matrix: Any, vector: Any) -> Any:
     """`matrix @ vector` by kernels for several threads; None where they are not there, or not meant for it."""
+    if matrix.size < _least or get_num_threads() == 1 or matrix.dtype.char not in "fd":
+        return None
     from ..._kernels.library import vector as library
     from .jit.calls import launched
-    from .jit.products import VECTOR
 
-    if matrix.size < VECTOR or get_num_threads() == 1 or matrix.dtype.char not in "fd":
-        return None
     made = np.empty(len(matrix), matrix.dtype)
     if matrix.flags.c_contiguous:
         return made if launched(library.rows, made, matrix, vector) else None
