@@ -23,7 +23,7 @@ from .._core.dtype import (
     int32,
     int64,
 )
-from .._core.tensor import Tensor, wrap
+from .._core.tensor import Tensor
 from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS, Schema
 from ._declare.aten import Aten
@@ -140,16 +140,16 @@ class _Clamp(Pointwise):
         return spec, kind, at
 
     def kernel(self, operator: Operator, backend: Backend) -> Callable:
-        general, compute, xp = super().kernel(operator, backend), self.compute, backend.xp
+        general, plan = super().kernel(operator, backend), self.plan
         if len(operator.schema.arguments) == 2 or not backend.direct:
             return general
 
         def kernel(self: Tensor, min: Any, max: Any) -> Tensor:
-            """Floating elements that lie row by row, between two ordinary numbers."""
-            array = self._array
-            if (array.dtype is float32.np and array.flags.c_contiguous and 1 not in array.shape and _is_ordinary(min)
-                    and _is_ordinary(max)):
-                return wrap(compute(xp, array, min, max))
+            """Bounds that are numbers are looked at first: machine code takes them as they are."""
+            for bound in (min, max):
+                if bound.__class__ in NUMBERS and not (self._array.dtype is float32.np and _is_ordinary(bound)):
+                    plan(operator, (self, min, max))
+                    break
             return general(self, min, max)
 
         return kernel

@@ -477,8 +477,8 @@ class Pointwise(Family):
         """A kernel for operands of one plain type straight into the array function, else `general`."""
         arguments = operator.schema.arguments
         operands = [a for a in arguments if a.is_tensor]
-        leading = operands == list(arguments[:3])[: len(operands)]
-        if any(a.optional or a.is_list for a in operands) or not leading and inplace:
+        leading = operands == list(arguments[:3])[: len(operands)] and not any(a.optional for a in operands)
+        if any(a.is_list for a in operands) or not leading and inplace:
             return general
         plain = {d.np for d in OF_ARRAY.values() if self.is_plain(d)}
         # NumPy 2.4 negates a strided array of 4-byte elements wrongly if it writes into the same array.

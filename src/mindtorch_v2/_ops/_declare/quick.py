@@ -29,7 +29,8 @@ def _compiled_lines(arguments: Sequence[Argument], names: str, checked: bool) ->
     for a in arguments:
         if a.type == "Tensor|Scalar":
             numbers.append(f"{a.name}.__class__ in NUMBERS")
-            given.append(f"{a.name} if {numbers[-1]} else {a.name}._array")
+            absent = f"{a.name} is None or " if a.optional else ""
+            given.append(f"{a.name} if {absent}{numbers[-1]} else {a.name}._array")
         else:
             given.append(f"{a.name}._array" if a.is_tensor else a.name)
     lines = []
