@@ -207,3 +207,23 @@ def test_reinplace_writes_where_nobody_reads_any_more():
     x = torch.zeros(2, 2)
     torch.testing.assert_close(again(x), torch.tensor([[3.0, 3.0], [1.0, 1.0]]))
     assert x.tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_a_write_into_windows_that_overlap_is_refused():
+    def function(x, step):
+        return (x + x).unfold(1, 3, step).abs_()
+
+    with pytest.raises(RuntimeError, match="encountered a tensor being mutated that has internal overlap"):
+        functionalize(lambda x: function(x, 2))(torch.ones(1, 5))
+    assert functionalize(lambda x: function(x, 3))(-torch.ones(1, 6)).tolist() == [[[2, 2, 2], [2, 2, 2]]]
+
+
+def test_a_constant_is_copied_at_each_run_of_a_graph():
+    def function(x) -> torch.Tensor:
+        y = torch.tensor(3)
+        y.add_(1)
+        return x + torch.ops.aten.lift.default(y)
+
+    made = make_fx(function)(torch.ones(2))
+    assert "def forward(self, x_1) -> torch.Tensor:" in made.code and "lift_fresh_copy" in made.code
+    assert [made(torch.ones(2)).tolist() for _ in range(2)] == [[5, 5]] * 2

@@ -9,9 +9,12 @@ import pytest
 
 import mindtorch_v2 as torch
 from mindtorch_v2 import nn
+from mindtorch_v2._subclasses.fake_tensor import FakeTensorMode
 from mindtorch_v2.nn import functional as F
 from mindtorch_v2.utils._python_dispatch import (
+    BaseTorchDispatchMode,
     TorchDispatchMode,
+    is_in_torch_dispatch_mode,
     is_traceable_wrapper_subclass,
     return_and_correct_aliasing,
     transform_subclass,
@@ -904,3 +907,32 @@ def test_subclasses_come_back_from_files_with_what_they_had(safe):
     made = loaded(noted, Noted)
     assert made.notes == ["a"] and made.tolist() == [0, 1, 2]
     assert type(torch.ones(2).as_subclass(Noted)) is Noted
+
+
+def test_modes_say_whether_they_serve_the_library():
+    class Serving(TorchDispatchMode):
+        @classmethod
+        def is_infra_mode(cls):
+            return True
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    with Serving():
+        assert is_in_torch_dispatch_mode() and not is_in_torch_dispatch_mode(include_infra_modes=False)
+        with BaseTorchDispatchMode():
+            assert is_in_torch_dispatch_mode(include_infra_modes=False)
+    with FakeTensorMode():
+        assert not is_in_torch_dispatch_mode(include_infra_modes=False)
+    assert not is_in_torch_dispatch_mode()
+
+
+def test_a_mode_with_a_class_method_is_refused():
+    class Wrong(TorchDispatchMode):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            return func(*args)
+
+    x = torch.ones(2)
+    with pytest.raises(RuntimeError, match="as a classmethod is not supported, please make it a plain method"), Wrong():
+        x + 1

@@ -252,6 +252,7 @@ class _OnTensors(Family):
 op("detach(Tensor(a) self) -> Tensor(a)", kernel=_OnTensors(Tensor._detached), public="")
 registry.get("aten::detach").declaration.public = Tensor.detach  # what handlers of functions are told
 op("lift_fresh(Tensor(a) self) -> Tensor(a)", kernel=_OnTensors(lambda self: self), public="")
+op("lift(Tensor self) -> Tensor", kernel=_OnTensors(lambda self: self), public="")
 op("lift_fresh_copy(Tensor self) -> Tensor", kernel=_OnTensors(lambda self: self._detached().clone()), public="")
 op("_local_scalar_dense(Tensor self) -> Scalar", kernel=_OnTensors(Tensor.item), public="")
 

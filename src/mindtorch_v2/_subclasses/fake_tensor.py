@@ -156,6 +156,10 @@ _OF_META = frozenset(("_array", "_offset", "_storage"))
 class FakeTensorMode(TorchDispatchMode):
     """Inside, operators compute nothing: factories make fake tensors and operators answer with fake tensors."""
 
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        return True
+
     def __init__(self, *, allow_fallback_kernels: bool = True, allow_non_fake_inputs: bool = False,
                  shape_env: Any = None, static_shapes: bool | None = None, export: bool = False) -> None:
         super().__init__()

@@ -79,6 +79,10 @@ class FunctionalTensor(Tensor):
 class FunctionalTensorMode(TorchDispatchMode):
     """Inside, operators run on the wrappers of FunctionalTensors, and new tensors are FunctionalTensors."""
 
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        return True
+
     def __init__(self, pre_dispatch: bool = False, export: bool = False,
                  _allow_token_discovery: bool = False) -> None:
         super().__init__()

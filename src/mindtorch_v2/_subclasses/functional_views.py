@@ -114,6 +114,12 @@ class _Inverse:
         return aten.as_strided_scatter.default(self.base, self.mutated, list(size), list(stride), storage_offset)
 
     def unfolded(self, dimension: int, size: int, step: int) -> Tensor:
+        if step < size and self.mutated.shape[dimension] > 1:
+            raise RuntimeError(
+                "While executing unfold, functionalization encountered a tensor being mutated that has internal "
+                "overlap. When using torch.compile (or running functionalization directly), this is banned as the "
+                "behavior is not well defined. Consider cloning the tensor before mutating it, or removing the "
+                "mutation from your model.")
         return aten.unfold_backward.default(self.mutated, list(self.base.shape), dimension, size, step)
 
     def cast(self, dtype: Any) -> Tensor:

@@ -1,7 +1,7 @@
 """Modes that see operators below autograd, and wrapper subclasses."""
 
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from .._core.tensor import Tensor, fields_of
 from .._dispatch.keys import TORCH_DISPATCH_MASK, changed_modes, modes
@@ -12,11 +12,26 @@ __all__ = ["BaseTorchDispatchMode", "TensorWithFlatten", "TorchDispatchMode", "i
            "is_traceable_wrapper_subclass_type", "return_and_correct_aliasing", "transform_subclass"]
 
 
+def _refuse_classmethod(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+    raise RuntimeError("Defining your mode's `__torch_dispatch__` as a classmethod is not supported, please make it a "
+                       "plain method")
+
+
 class TorchDispatchMode:
     """Inside, its `__torch_dispatch__` sees every operator that a backend would run; the innermost mode first."""
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if isinstance(vars(cls).get("__torch_dispatch__"), classmethod):
+            cls.__torch_dispatch__ = _refuse_classmethod  # type: ignore[method-assign]
+
     def __init__(self, _dispatch_key: Any = None) -> None:
         """Subclasses may add what they need."""
+
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """Whether the mode serves the library itself, and not a user who wants to see calls."""
+        return False
 
     def __torch_dispatch__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         raise NotImplementedError
@@ -52,7 +67,8 @@ def _get_current_dispatch_mode_stack() -> list[TorchDispatchMode]:
 
 
 def is_in_torch_dispatch_mode(include_infra_modes: bool = True) -> bool:
-    return bool(dispatch_modes())
+    """Whether a mode sees calls; those that serve the library may be left out."""
+    return any(include_infra_modes or not mode.is_infra_mode() for mode in dispatch_modes())
 
 
 class _disable_current_modes(changed_modes):

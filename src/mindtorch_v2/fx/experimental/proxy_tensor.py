@@ -27,6 +27,10 @@ _READ = ("It appears that you're trying to get value out of a tracing tensor wit
 class ProxyTorchDispatchMode(TorchDispatchMode):
     """Writes each operator that is called into a graph, and lets it run."""
 
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        return True
+
     def __init__(self, root: torch.nn.Module, graph: Graph, decompositions: dict[Any, Callable]) -> None:
         super().__init__()
         self.root, self.graph, self.decompositions = root, graph, decompositions

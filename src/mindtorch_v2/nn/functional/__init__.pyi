@@ -157,11 +157,11 @@ def adaptive_avg_pool1d(input: Tensor, output_size: _int | Sequence[_int]) -> Te
 def adaptive_avg_pool2d(input: Any, output_size: Any) -> Tensor: ...
 def adaptive_avg_pool3d(input: Any, output_size: Any) -> Tensor: ...
 def adaptive_max_pool1d(input: Any, output_size: Any, return_indices: _bool = False) -> Any: ...
-def adaptive_max_pool1d_with_indices(input: Any, output_size: Any, return_indices: _bool = False) -> tuple: ...
+def adaptive_max_pool1d_with_indices(input: Tensor, output_size: Any, return_indices: _bool = False) -> tuple: ...
 def adaptive_max_pool2d(input: Any, output_size: Any, return_indices: _bool = False) -> Any: ...
-def adaptive_max_pool2d_with_indices(input: Any, output_size: Any, return_indices: _bool = False) -> tuple: ...
+def adaptive_max_pool2d_with_indices(input: Tensor, output_size: Any, return_indices: _bool = False) -> tuple: ...
 def adaptive_max_pool3d(input: Any, output_size: Any, return_indices: _bool = False) -> Any: ...
-def adaptive_max_pool3d_with_indices(input: Any, output_size: Any, return_indices: _bool = False) -> tuple: ...
+def adaptive_max_pool3d_with_indices(input: Tensor, output_size: Any, return_indices: _bool = False) -> tuple: ...
 from .vision import affine_grid as affine_grid
 def alpha_dropout(input: Tensor, p: _float = 0.5, training: _bool = False, inplace: Any = False) -> Tensor: ...
 def avg_pool1d(
@@ -339,7 +339,7 @@ def fractional_max_pool2d(
     _random_samples: Tensor | None = None,
 ) -> Any: ...
 def fractional_max_pool2d_with_indices(
-    input: Any,
+    input: Tensor,
     kernel_size: Any,
     output_size: Any = None,
     output_ratio: Any = None,
@@ -355,7 +355,7 @@ def fractional_max_pool3d(
     _random_samples: Tensor | None = None,
 ) -> Any: ...
 def fractional_max_pool3d_with_indices(
-    input: Any,
+    input: Tensor,
     kernel_size: Any,
     output_size: Any = None,
     output_ratio: Any = None,
@@ -457,7 +457,7 @@ def max_pool1d(
     return_indices: _bool = False,
 ) -> Any: ...
 def max_pool1d_with_indices(
-    input: Any,
+    input: Tensor,
     kernel_size: Any,
     stride: Any = None,
     padding: Any = 0,
@@ -475,7 +475,7 @@ def max_pool2d(
     return_indices: _bool = False,
 ) -> Any: ...
 def max_pool2d_with_indices(
-    input: Any,
+    input: Tensor,
     kernel_size: Any,
     stride: Any = None,
     padding: Any = 0,
@@ -493,7 +493,7 @@ def max_pool3d(
     return_indices: _bool = False,
 ) -> Any: ...
 def max_pool3d_with_indices(
-    input: Any,
+    input: Tensor,
     kernel_size: Any,
     stride: Any = None,
     padding: Any = 0,

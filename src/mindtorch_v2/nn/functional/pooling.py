@@ -22,7 +22,7 @@ def _max_pools(rank: int) -> tuple[Callable, Callable]:
     values = _torch[f"max_pool{rank}d"]
     both = _torch["max_pool1d_with_indices"] if rank == 1 else _nn[f"max_pool{rank}d_with_indices"]
 
-    def with_indices(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    def with_indices(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
                      ceil_mode: bool = False, return_indices: bool = False) -> tuple:
         return both(input, kernel_size, stride, padding, dilation, ceil_mode)
 
@@ -51,7 +51,7 @@ def _adaptive_max_pools(rank: int) -> tuple[Callable, Callable]:
     both = (_torch if rank == 1 else _nn)[f"adaptive_max_pool{rank}d"]
     wrong = f"adaptive_max_pool{rank}d(): internal error: output_size.size()"
 
-    def with_indices(input: Any, output_size: Any, return_indices: bool = False) -> tuple:
+    def with_indices(input: Tensor, output_size: Any, return_indices: bool = False) -> tuple:
         return both(input, output_size if rank == 1 else _completed(input, output_size, rank, wrong))
 
     def pool(input: Any, output_size: Any, return_indices: bool = False) -> Any:
@@ -64,7 +64,7 @@ def _adaptive_max_pools(rank: int) -> tuple[Callable, Callable]:
 def _fractional_max_pools(rank: int) -> tuple[Callable, Callable]:
     name = f"fractional_max_pool{rank}d"
 
-    def with_indices(input: Any, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
+    def with_indices(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
                      return_indices: bool = False, _random_samples: Tensor | None = None) -> tuple:
         if output_size is None and output_ratio is None:
             raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
