@@ -247,7 +247,7 @@ def _grad_keys(tensor: Any) -> int:
     return WITH_GRAD[tensor._backend_mask()]
 
 
-_WAKING = REQUIRES_GRAD | DUAL_MASK  # a base that has one of these keys may wake its views
+WAKING = REQUIRES_GRAD | DUAL_MASK  # a base that has one of these keys may wake its views
 
 
 def wake(tensor: Any) -> bool:
@@ -268,7 +268,7 @@ def _view_kernel(operator: Operator, below: Callable, mask: int) -> Callable:
     if sum(a.is_tensor for a in arguments) == 1 and not arguments[0].is_list and arguments[0].type == "Tensor":
 
         def kernel_of_one(tensor: Any, *args: Any) -> Any:
-            if tensor._base._keys & _WAKING and wake(tensor):
+            if tensor._base._keys & WAKING and wake(tensor):
                 return call_bound(operator, (tensor, *args))
             return below(tensor, *args)
 
@@ -278,7 +278,7 @@ def _view_kernel(operator: Operator, below: Callable, mask: int) -> Callable:
         woken = False
         for arg in args:
             for tensor in arg if arg.__class__ in (tuple, list) else (arg,):
-                if getattr(tensor, "_keys", 0) & VIEW_MASK and tensor._base._keys & _WAKING:
+                if getattr(tensor, "_keys", 0) & VIEW_MASK and tensor._base._keys & WAKING:
                     woken |= wake(tensor)
         return call_bound(operator, args) if woken else below(*args)
 

@@ -23,6 +23,7 @@ from .dtype import (
     get_default_dtype,
     uint8,
 )
+from .geometry import Geometry
 
 MOST_DIMS = 64  # of an ndarray
 _ndarray = np.ndarray
@@ -172,6 +173,14 @@ class UntypedStorage(StorageBase):
                 self.refuse(shape, type, offset, strides)
             # An empty tensor may begin past the end of its memory. With no buffer at all NumPy would drop the strides.
             return _ndarray(shape, type, _NO_BYTES, 0, strides)
+
+    def laid_out_like(self, array: Any) -> Any:
+        """What `laid_out` makes other arrays of that geometry from."""
+        return Geometry(array.shape, array.dtype, array.strides)
+
+    def laid_out(self, geometry: Any, offset: int) -> Any:
+        """An array of a geometry on these bytes; the offset in bytes."""
+        return self.array(geometry.shape, geometry.dtype, offset, geometry.strides)
 
     def refuse(self, shape: Sequence[int], type: np.dtype, offset: int, strides: Sequence[int]) -> NoReturn:  # noqa: A002
         """Raises for a geometry that reaches beyond these bytes; offset and strides in bytes."""

@@ -482,8 +482,10 @@ def _movedims(self, source, destination):
     order = [-1] * ndim
     for d, place in zip(taken, places, strict=True):
         order[place] = d
-    rest = iter(d for d in range(ndim) if d not in taken)
-    return self.permute(tuple(next(rest) if d < 0 else d for d in order))
+    if -1 in order:
+        rest = iter([d for d in range(ndim) if d not in taken])
+        order = [next(rest) if d < 0 else d for d in order]
+    return self.permute(tuple(order))
 
 
 @composite("flatten(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)",
@@ -628,7 +630,10 @@ def is_contiguous(self: Tensor, *, memory_format: memory_format = contiguous_for
     if memory_format.__class__ is not contiguous_format.__class__:
         raise TypeError(expected("is_contiguous", "memory_format", "torch.memory_format", memory_format))
     if memory_format is contiguous_format or memory_format is preserve_format:
-        return array.flags.c_contiguous if array.__class__ is ndarray else not array.size or is_c_contiguous(array)
+        if array.__class__ is ndarray:
+            return array.flags.c_contiguous
+        known = getattr(getattr(array, "layout", None), "contiguous", None)  # on devices that keep it
+        return known if known is not None else not array.size or is_c_contiguous(array)
     spatial = 2 if memory_format is channels_last else 3
     if array.ndim != spatial + 2:
         return False

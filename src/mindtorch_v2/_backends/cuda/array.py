@@ -25,7 +25,7 @@ _NDARRAY_TYPES = frozenset("?bhilqBHILQefdFD")
 class Layout:
     """A geometry, one object for all arrays that have it: prepared launches are found by it."""
 
-    __slots__ = ("contiguous", "dtype", "nbytes", "shape", "size", "strides")
+    __slots__ = ("contiguous", "dense", "dtype", "nbytes", "shape", "size", "strides")
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...]) -> None:
         self.shape, self.dtype, self.strides = shape, dtype, strides
@@ -35,6 +35,17 @@ class Layout:
         self.contiguous = not self.size or all(
             s == c or n == 1 for s, c, n in zip(strides, contiguous_strides(shape, dtype.itemsize), shape, strict=True)
         )
+        # Whether the elements fill their memory, in whatever order of dimensions.
+        self.dense = self.contiguous or _fills(sorted(zip(strides, shape, strict=True)), dtype.itemsize)
+
+
+def _fills(dimensions: list[tuple[int, int]], step: int) -> bool:
+    for stride, n in dimensions:
+        if n != 1:
+            if stride != step:
+                return False
+            step *= n
+    return True
 
 
 _layouts: dict[tuple, Layout] = {}
@@ -76,6 +87,18 @@ class CudaStorage(UntypedStorage):
             self.refuse(shape, type, offset, strides)
         made = array_on(layout, self.memory, self.address + offset, self.device)
         made._storage = self
+        return made
+
+    def laid_out_like(self, array: Any) -> Layout:
+        return array.layout
+
+    def laid_out(self, layout: Layout, offset: int) -> "CudaArray":
+        if offset + layout.nbytes > self.nbytes_:
+            return self.array(layout.shape, layout.dtype, offset, layout.strides)
+        made = _new(CudaArray)
+        made.shape, made.dtype, made.strides, made.layout = layout.shape, layout.dtype, layout.strides, layout
+        made.memory, made.pointer, made.device = self.memory, self.address + offset, self.device
+        made._storage, made._view = self, None
         return made
 
     def bytes_view(self) -> "CudaArray":

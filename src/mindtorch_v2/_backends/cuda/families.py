@@ -216,7 +216,7 @@ def where_for(named: device | None, args: Sequence[Any]) -> device:
     return runtime.device_of(runtime.current_device() if named.index is None else named.index)
 
 
-def _planned(operator: Operator, args: Sequence[Any]) -> tuple[Layout, device, dtype]:
+def planned_factory(operator: Operator, args: Sequence[Any]) -> tuple[Layout, device, dtype]:
     """Layout, place and type of a factory's result."""
     at = operator.schema.index
     _check_options(operator, args[at["layout"]], args[at["pin_memory"]])
@@ -239,9 +239,9 @@ def planning(operator: Operator, written: Callable = lambda args, layout, kind: 
         except (KeyError, AttributeError):
             pass
         except TypeError:  # lists
-            layout, where, kind = _planned(operator, args)
+            layout, where, kind = planned_factory(operator, args)
             return layout, where, written(args, layout, kind)
-        layout, where, kind = _planned(operator, args)
+        layout, where, kind = planned_factory(operator, args)
         if len(plans) > 4096:
             plans.clear()
         plans[key] = made = layout, where, written(args, layout, kind)
@@ -357,11 +357,11 @@ def copy_array(target: CudaArray, source: CudaArray) -> None:
     """Copies elements on the device, cast to the target's type."""
     if not target.size:
         return
-    if target.layout is source.layout and target.layout.contiguous:
+    if target.layout is source.layout and target.layout.dense:
         cupy.cuda.runtime.memcpyAsync(target.pointer, source.pointer, target.nbytes, 3, current.handle)
         return
     if target.dtype in _COMPLEX:
-        if source.dtype.name in C_TYPES and target.layout.contiguous and source.layout.contiguous:
+        if source.dtype.name in C_TYPES and _lie_alike(target.layout, source.layout):
             pairing(source.dtype, None, target.dtype, target.size)(source.pointer, 0, target.pointer)
             return
         copy_array(_part(target, 0), _part(source, 0))
@@ -377,15 +377,24 @@ def copy_array(target: CudaArray, source: CudaArray) -> None:
         store(target.view, source.view)
 
 
+def _lie_alike(one: Layout, other: Layout) -> bool:
+    """Whether the elements of both fill their memory in the same order."""
+    if one.contiguous and other.contiguous:
+        return True
+    size, others = one.dtype.itemsize, other.dtype.itemsize
+    return one.dense and one.shape == other.shape and all(
+        n == 1 or s * others == o * size for n, s, o in zip(one.shape, one.strides, other.strides, strict=True))
+
+
 _PAIRS = r"""
 struct __align__(2 * sizeof(R)) pair_t { R real, imag; };
 extern "C" __global__ void pair(const S* a, const U* b, pair_t* out, int64 count) {
     int64 i = blockIdx.x * (int64)blockDim.x + threadIdx.x;
     if (i >= count) return;
-    R x = (R)widened(a[i]), y = b ? (R)widened(b[i]) : (R)0;
+    W x = (W)widened(a[i]), y = b ? (W)widened(b[i]) : (W)0;
     pair_t made;
-    made.real = POLAR ? x * cos(y) : x;
-    made.imag = POLAR ? x * sin(y) : y;
+    made.real = narrow<R>::of(POLAR ? x * cos(y) : x);
+    made.imag = narrow<R>::of(POLAR ? x * sin(y) : y);
     out[i] = made;
 }
 """
@@ -394,13 +403,15 @@ extern "C" __global__ void pair(const S* a, const U* b, pair_t* out, int64 count
 @functools.lru_cache(4096)
 def pairing(first: np.dtype, second: np.dtype | None, made: np.dtype, count: int, polar: bool = False) -> Launch:
     """The launch (parts, parts or 0, complex numbers) on contiguous arrays: of real and imaginary parts, or `polar`."""
-    kinds = {"S": first, "U": second or first, "R": _COMPLEX[made]}
+    part = _COMPLEX[made]
+    kinds = {"S": first, "U": second or first, "R": part, "W": part if part.itemsize > 2 else _FLOAT32}
     named = "".join(f"typedef {c_type(kind)} {name};\n" for name, kind in kinds.items())
     text = f"{named}#define POLAR {int(polar)}\n{_PAIRS}"
     return Launch(compiled(text, "pair"), "qqq", (-(-count // 256),), (256,), longs(count))
 
 
-_COMPLEX: dict[np.dtype, np.dtype] = {np.dtype(np.complex64): _FLOAT32, np.dtype(np.complex128): np.dtype(np.float64)}
+_COMPLEX: dict[np.dtype, np.dtype] = {np.dtype(np.complex64): _FLOAT32, np.dtype(np.complex128): np.dtype(np.float64),
+                                      complex32.np: np.dtype(np.float16)}
 
 
 def _part(array: CudaArray, number: int) -> CudaArray:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..._autograd.node import VersionCounter
-from ..._autograd.views import MULTI_OUTPUT, creation_now, wake
+from ..._autograd.views import MULTI_OUTPUT, WAKING, creation_now, wake
 from ..._backends.interface import (
     Backend,
     accelerator_among,
@@ -73,6 +73,7 @@ from .rules import (
     promoted,
     shares_storage,
 )
+from .view_plans import remembering
 
 _ndarray = np.ndarray
 _new = object.__new__
@@ -653,38 +654,47 @@ class View(Family):
 
     def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
         geometry = self.geometry
-        known: dict[tuple, tuple] = {}  # geometries, on devices whose arrays have a `layout`: one object a kind
+        known: dict[tuple, Any] = {}  # how views lie, on devices whose arrays have a `layout`: one object a kind
         plans.append(known)
 
         def one(source: Tensor, *args: Any) -> Tensor:
-            if source._keys & VIEW_MASK and wake(source):
+            keys = source._keys
+            if keys & VIEW_MASK and source._base._keys & WAKING and wake(source):  # type: ignore[union-attr]
                 return call_bound(operator, (source, *args))
-            storage = source._shared_storage()  # first, since it gives an empty array PyTorch's strides
+            storage = source._storage
+            if storage is None:  # first, since it gives an empty array PyTorch's strides
+                storage = source._shared_storage()
             try:
-                shape, strides, offset, *kind = known[source._array.layout, source._offset, source._keys, args]
+                layout, offset = known[source._array.layout, source._offset, keys, args]
             except (AttributeError, KeyError, TypeError):
-                shape, strides, offset, *kind = remembered(source, args)
-            offset += source._offset
-            made = storage.array(shape, kind[0] if kind else source._array.dtype, offset, strides)
-            return tracked_view(source, made, offset, operator, args)
-
-        def remembered(source: Tensor, args: tuple) -> Any:
-            made = geometry(source, *args)
-            layout = getattr(source._array, "layout", None)
-            if layout is not None and not any(a.__class__ is list or hasattr(a, "_array") for a in args):
-                if len(known) >= 4096:
-                    known.clear()
-                known[layout, source._offset, source._keys, args] = made
-            return made
+                return found_out(source, storage, args, (geometry(source, *args),))[0]
+            return tracked_view(source, storage.laid_out(layout, offset), offset, operator, args)
 
         def many(source: Tensor, *args: Any) -> Any:
-            if source._keys & VIEW_MASK and wake(source):
+            keys = source._keys
+            if keys & VIEW_MASK and source._base._keys & WAKING and wake(source):  # type: ignore[union-attr]
                 return call_bound(operator, (source, *args))
-            storage, array, views = source._shared_storage(), source._array, []
-            for nr, (shape, strides, offset) in enumerate(geometry(source, *args)):
+            storage = source._shared_storage()
+            try:
+                places = known[source._array.layout, source._offset, keys, args]
+            except (AttributeError, KeyError, TypeError):
+                return found_out(source, storage, args, geometry(source, *args))
+            return tuple([tracked_view(source, storage.laid_out(layout, offset), offset, operator, args, nr)
+                          for nr, (layout, offset) in enumerate(places)])
+
+        def found_out(source: Tensor, storage: Any, args: tuple, geometries: Iterable[Any]) -> tuple[Tensor, ...]:
+            array, views, places = source._array, [], []
+            remembers = hasattr(array, "layout") and not any(a.__class__ is list or hasattr(a, "_array") for a in args)
+            for nr, (shape, strides, offset, *kind) in enumerate(geometries):
                 offset += source._offset
-                shown = storage.array(shape, array.dtype, offset, strides)
-                views.append(tracked_view(source, shown, offset, operator, args, nr))
+                shown = storage.array(shape, kind[0] if kind else array.dtype, offset, strides)
+                views.append(tracked_view(source, shown, offset, operator, args, nr if self.several else None))
+                if remembers:
+                    places.append((storage.laid_out_like(shown), offset))
+            if remembers:
+                if len(known) >= 4096:
+                    known.clear()
+                known[array.layout, source._offset, source._keys, args] = places if self.several else places[0]
             return tuple(views)
 
         kernel = many if self.several else one
@@ -771,8 +781,14 @@ class Composite(Family):
         self.function, self.inplace = function, inplace
 
     def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
-        made: dict[DispatchKey, Any] = dict.fromkeys((*BACKENDS, DispatchKey.FuncTorch), self.function)
-        return made | {DispatchKey.CPU: PerKeys(self._planned)}
+        made: dict[DispatchKey, Any] = dict.fromkeys(BACKENDS, PerKeys(self._remembering_views))
+        return made | {DispatchKey.CPU: PerKeys(self._planned), DispatchKey.Meta: self.function,
+                       DispatchKey.FuncTorch: self.function}
+
+    def _remembering_views(self, operator: Operator, mask: int) -> Callable:
+        """The kernel of calls on a device with these keys."""
+        device = mask & ~VIEW_MASK
+        return self.function if device & device - 1 else remembering(operator, self.function)
 
     def _planned(self, operator: Operator, mask: int) -> Callable:
         """The kernel of calls on the CPU with these keys: the function, or what looks for plans first."""
@@ -923,10 +939,8 @@ class Writes(Family):
         self.check, self.write, self.repeats = check, write, repeats
 
     def kernel(self, operator: Operator, backend: Backend) -> Callable:
-        check, write, repeats, xp, array_of = self.check, self.write, self.repeats, backend.xp, backend.array_of
-        direct = backend.direct
-        if direct:
-            write = backend.array_function(operator, write)
+        check, repeats, xp, array_of, direct = self.check, self.repeats, backend.xp, backend.array_of, backend.direct
+        write = backend.array_function(operator, self.write)
         if direct and not any(a.is_tensor for a in operator.schema.arguments[1:]):
             return self._kernel_of_numbers(write, xp)
 
