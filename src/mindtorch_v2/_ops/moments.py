@@ -96,14 +96,16 @@ op(f"var.correction(Tensor self, {_CORRECTION}) -> Tensor",
              _moments_grad(grad, None, self, None, dim, correction, keepdim)),
    samples=cases(*_CORRECTION_CASES, *DIM_ERRORS,
                  error(RuntimeError, "std and var only support floating point and complex dtypes",
-                       ints(2, 3))), out=CASTABLE, kernels={"cpu": "reduce.var", "npu": "reduce.var"})
+                       ints(2, 3))), out=CASTABLE,
+   kernels={"cpu": "reduce.var", "cuda": "reduce.folded", "npu": "reduce.var"})
 op(f"std.correction(Tensor self, {_CORRECTION}) -> Tensor",
    kernel=computes(_variance_spec("std", "std and var"), _deviation),
    grad=dict(self=lambda grad, self, result, dim, correction, keepdim:
              _moments_grad(grad, None, self, result, dim, correction, keepdim)),
    samples=cases(*_CORRECTION_CASES, *DIM_ERRORS,
                  error(RuntimeError, "std and var only support floating point and complex dtypes",
-                       ints(2, 3))), out=CASTABLE, kernels={"cpu": "reduce.std", "npu": "reduce.std"})
+                       ints(2, 3))), out=CASTABLE,
+   kernels={"cpu": "reduce.std", "cuda": "reduce.folded", "npu": "reduce.std"})
 
 
 def _pair_spec(name: str) -> Callable:
@@ -243,7 +245,7 @@ def _norm_slope(xp: Any, grad: Any, self: Any, result: Any, ord: Any, dim: Any, 
 
 _VECTOR_NORM = op("linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *,"
                   " ScalarType? dtype=None) -> Tensor",
-   kernel=computes(_norm_spec, _norm), kernels={"cpu": "reduce.vector_norm"},
+   kernel=computes(_norm_spec, _norm), kernels={"cpu": "reduce.vector_norm", "cuda": "reduce.folded"},
    npu="aclnnLinalgVectorNorm(self, ord, dim|[], keepdim, out.dtype, out) empty=0",
    public="", aliases=("linalg.vector_norm",),
    grad=dict(self=_norm_grad),

@@ -415,7 +415,7 @@ def _nansum_by_parts(self: Tensor, dim: Any, keepdim: bool, dtype: dtype | None)
 
 
 op("nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-   kernel=Reduction(None, _nansum_spec, _nansum), kernels={"cpu": "reduce.nansum"},
+   kernel=Reduction(None, _nansum_spec, _nansum), kernels={"cpu": "reduce.nansum", "cuda": "reduce.folded"},
    grad=dict(self=lambda grad, self, dim, keepdim:
              _spread(grad, self.shape, dim, keepdim) * self.isnan().logical_not()),
    samples=cases(*DIM_CASES, *DIM_ERRORS, case(values([1.0, float("nan"), 3.0])), case(ints(2, 3), 0)),

@@ -239,7 +239,7 @@ def _hash(xp: Any, self: Any, dim: Sequence[int], keepdim: bool, mode: int) -> A
 
 
 op("hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor",
-   kernel=moves(_hash_spec, _hash), kernels={"cpu": "reduce.hashed"},
+   kernel=moves(_hash_spec, _hash), kernels={"cpu": "reduce.hashed", "cuda": "reduce.folded"},
    samples=cases(case(t(5)), case(t(2, 3), 1), case(ints(2, 3), (0,), keepdim=True), case(t(2, 3), ()), case(t()),
                  error(RuntimeError, "Unknown hash_tensor mode: 1", t(2), mode=1)),
    out=Out("exact", "Expected result to be of dtype uint64, but got {given}"))

@@ -21,22 +21,60 @@ _BLOCKS = 1056  # enough to fill any device: eight for each of 132 multiprocesso
 
 
 class _Fold(NamedTuple):
-    """How to fold: `a` and `b` are combined, `x` is an element, and `start` changes nothing. C expressions."""
+    """How to fold: `a` and `b` are combined, `x` is an element, and `start` changes nothing. C expressions.
+
+    `end` is made of all, `a`; with a `divisor` it is called so.
+    """
 
     combine: str
     start: str
     load: str = "(A)x"
+    end: str = "a"
 
 
 _FOLDS = {
     "sum": _Fold("a + b", "(A)0"), "prod": _Fold("a * b", "(A)1"),
+    "mean": _Fold("a + b", "(A)0", end="a / (A)divisor"),
     "max": _Fold("(a != a || a > b) ? a : b", "LOWEST"), "min": _Fold("(a != a || a < b) ? a : b", "HIGHEST"),
     "xor": _Fold("a ^ b", "(A)0"),
     "any": _Fold("a | b", "(A)0", "(A)(x != 0)"), "all": _Fold("a & b", "(A)1", "(A)(x != 0)"),
+    "nansum": _Fold("a + b", "(A)0", "x != x ? (A)0 : (A)x"),
+    "norm": _Fold("a + b", "(A)0", "(A)x * (A)x", "sqrt(a)"),
+    "hash": _Fold("a ^ b", "(A)0", "(A)__double_as_longlong((double)x)"),
+    "hash whole": _Fold("a ^ b", "(A)0", "(A)(int64)x"),
+    "var": _Fold("merged(a, b)", "A()", "A(x)", "a.spread / (W)divisor"),
+    "std": _Fold("merged(a, b)", "A()", "A(x)", "sqrt(a.spread / (W)divisor)"),
 }
 
+_SPREADS = ("var", "std")
+
+# The mean of some numbers, the sum of the squares of what they are apart from it, and how many they are.
+_MOMENTS = r"""
+typedef {W} W;
+__device__ inline float quotient(float a, float b) {{ return __fdividef(a, b); }}
+__device__ inline double quotient(double a, double b) {{ return a / b; }}
+struct moments {{
+    W mean, spread, count;
+    __device__ moments() : mean(0), spread(0), count(0) {{}}
+    template <typename X> __device__ explicit moments(X x) : mean((W)x), spread(0), count(1) {{}}
+}};
+__device__ inline moments merged(moments a, moments b) {{
+    W count = a.count + b.count, apart = b.mean - a.mean, share = count > 0 ? quotient(b.count, count) : (W)0;
+    a.mean += apart * share;
+    a.spread += b.spread + apart * apart * a.count * share;
+    a.count = count;
+    return a;
+}}
+__device__ inline moments __shfl_xor_sync(unsigned int mask, moments a, int lanes) {{
+    a.mean = __shfl_xor_sync(mask, a.mean, lanes);
+    a.spread = __shfl_xor_sync(mask, a.spread, lanes);
+    a.count = __shfl_xor_sync(mask, a.count, lanes);
+    return a;
+}}
+"""
+
 _COMMON = r"""
-typedef {T} T; typedef {A} A; typedef {R} R;
+{moments}typedef {T} T; typedef {A} A; typedef {R} R;
 #define LOWEST {lowest}
 #define HIGHEST {highest}
 __device__ inline A combine(A a, A b) {{ return {combine}; }}
@@ -48,7 +86,8 @@ __device__ inline R finished(A a, double divisor) {{ return narrow<R>::of({finis
 _ROWS = _COMMON + r"""
 extern "C" __global__ void fold(const T* in, R* out, double divisor, int64 rows, int64 length, int64 chunk,
                                 int64 parts) {{
-    __shared__ A shared[32];
+    __shared__ __align__(16) char room[32 * sizeof(A)];
+    A* shared = (A*)room;
     int64 row = blockIdx.x, start = 0;
     if (blockDim.x == 32) row = row * blockDim.y + threadIdx.y;
     else {{ start = row % parts * chunk; row /= parts; }}
@@ -81,29 +120,30 @@ extern "C" __global__ void fold(const T* in, R* out, double divisor, int64 rows,
 }}
 """
 
-# 32 times W columns a block; eight rows at a time.
+# 32 times WIDTH columns a block; eight rows at a time.
 _COLUMNS = _COMMON + r"""
-#define W {wide}
+#define WIDTH {columns}
 extern "C" __global__ void fold(const T* in, R* out, double divisor, int64 length, int64 inner, int64 chunk) {{
-    __shared__ A shared[8][32 * W];
-    int64 column = (blockIdx.x * 32 + threadIdx.x) * (int64)W, start = blockIdx.y * chunk;
+    __shared__ __align__(16) char room[8 * 32 * WIDTH * sizeof(A)];
+    A (*shared)[32 * WIDTH] = (A (*)[32 * WIDTH])room;
+    int64 column = (blockIdx.x * 32 + threadIdx.x) * (int64)WIDTH, start = blockIdx.y * chunk;
     int64 end = start + chunk < length ? start + chunk : length;
-    A total[W];
-    for (int k = 0; k < W; ++k) total[k] = {start};
+    A total[WIDTH];
+    for (int k = 0; k < WIDTH; ++k) total[k] = {start};
     if (column < inner) {{
         const T* p = in + blockIdx.z * length * inner + column;
         #pragma unroll 4
         for (int64 r = start + threadIdx.y; r < end; r += 8) {{
-            pack<T, W> w = *(const pack<T, W>*)(p + r * inner);
-            for (int k = 0; k < W; ++k) total[k] = combine(total[k], loaded(widened(w.v[k])));
+            pack<T, WIDTH> w = *(const pack<T, WIDTH>*)(p + r * inner);
+            for (int k = 0; k < WIDTH; ++k) total[k] = combine(total[k], loaded(widened(w.v[k])));
         }}
     }}
-    for (int k = 0; k < W; ++k) shared[threadIdx.y][threadIdx.x * W + k] = total[k];
+    for (int k = 0; k < WIDTH; ++k) shared[threadIdx.y][threadIdx.x * WIDTH + k] = total[k];
     __syncthreads();
     if (threadIdx.y == 0 && column < inner) {{
-        for (int k = 0; k < W; ++k) {{
-            A made = shared[0][threadIdx.x * W + k];
-            for (int y = 1; y < 8; ++y) made = combine(made, shared[y][threadIdx.x * W + k]);
+        for (int k = 0; k < WIDTH; ++k) {{
+            A made = shared[0][threadIdx.x * WIDTH + k];
+            for (int y = 1; y < 8; ++y) made = combine(made, shared[y][threadIdx.x * WIDTH + k]);
             out[((int64)blockIdx.z * gridDim.y + blockIdx.y) * inner + column + k] = finished(made, divisor);
         }}
     }}
@@ -127,13 +167,18 @@ def _limits(kind: np.dtype) -> tuple[str, str]:
 
 
 @functools.cache
-def _kernel(template: str, name: str, element: np.dtype, wide: np.dtype, made: np.dtype, divides: bool,
+def _kernel(template: str, name: str, element: np.dtype | None, wide: np.dtype, made: np.dtype | None,
             columns: int = 1) -> Any:
+    """Of elements, or, without a type of these, of what was folded before; to results, or what is folded again."""
     fold = _FOLDS[name]
     lowest, highest = _limits(wide)
-    text = template.format(T=c_type(element), A=c_type(wide), R=c_type(made), lowest=lowest, highest=highest,
-                           combine=fold.combine, load=fold.load, start=fold.start, wide=columns,
-                           finish="a / (A)divisor" if divides else "a")
+    moments = name in _SPREADS
+    partial = "moments" if moments else c_type(wide)
+    text = template.format(T=partial if element is None else c_type(element), A=partial,
+                           R=partial if made is None else c_type(made), lowest=lowest, highest=highest,
+                           combine=fold.combine, load="(A)x" if element is None else fold.load, start=fold.start,
+                           columns=columns, finish="a" if made is None else fold.end,
+                           moments=_MOMENTS.format(W=c_type(wide)) if moments else "")
     return compiled(PACKS + text, "fold")
 
 
@@ -141,28 +186,28 @@ class Folding:
     """The launches that fold a contiguous (outer, length, inner) array along its middle dimension."""
 
     def __init__(self, name: str, element: np.dtype, wide: np.dtype, made: Layout, outer: int, length: int, inner: int,
-                 divisor: float | None = None) -> None:
-        self.made, self.divisor = made, 1.0 if divisor is None else float(divisor)
-        divides, kind = divisor is not None, made.dtype
+                 divisor: float = 1.0) -> None:
+        self.made, self.divisor, kind = made, divisor, made.dtype
         self.parts = self._parts_of(outer, length, inner)
         chunk = -(-length // self.parts)
         chunk += -chunk % 4
         self.parts = max(-(-length // chunk), 1)
-        first = wide if self.parts > 1 else kind
-        self.partial = layout_of((outer * self.parts * inner,), wide) if self.parts > 1 else None
-        last = divides and self.parts == 1
-        columns = 4 if inner % 4 == 0 else 1
-        if inner == 1:
-            self.launch = self._rows(_kernel(_ROWS, name, element, wide, first, last), outer, length, chunk, self.parts)
-        else:
-            self.launch = self._columns(_kernel(_COLUMNS, name, element, wide, first, last, columns), outer, length,
-                                        inner, chunk, self.parts, columns)
         self.second: Launch | None = None
-        if self.parts > 1 and inner == 1:
-            self.second = self._rows(_kernel(_ROWS, name, wide, wide, kind, divides), outer, self.parts, self.parts, 1)
-        elif self.parts > 1:
-            self.second = self._columns(_kernel(_COLUMNS, name, wide, wide, kind, divides, columns), outer, self.parts,
-                                        inner, self.parts, 1, columns)
+        self.partial: Layout | None = None
+        columns, first = 4 if inner % 4 == 0 else 1, kind if self.parts == 1 else None
+        if self.parts > 1:
+            numbers = (3,) if name in _SPREADS else ()
+            self.partial = layout_of((outer * self.parts * inner, *numbers), wide)
+        if inner == 1:
+            self.launch = self._rows(_kernel(_ROWS, name, element, wide, first), outer, length, chunk, self.parts)
+            if self.parts > 1:
+                self.second = self._rows(_kernel(_ROWS, name, None, wide, kind), outer, self.parts, self.parts, 1)
+        else:
+            self.launch = self._columns(_kernel(_COLUMNS, name, element, wide, first, columns), outer, length, inner,
+                                        chunk, self.parts, columns)
+            if self.parts > 1:
+                self.second = self._columns(_kernel(_COLUMNS, name, None, wide, kind, columns), outer, self.parts,
+                                            inner, self.parts, 1, columns)
 
     @staticmethod
     def _parts_of(outer: int, length: int, inner: int) -> int:
@@ -200,10 +245,8 @@ class Folding:
 
 
 _FLOAT32, _LIMIT = np.dtype(np.float32), 4096
-# operator -> how it folds, and whether it divides by the count
-_FOLDED = {"sum": ("sum", False), "mean": ("sum", True), "amax": ("max", False), "amin": ("min", False),
-           "max": ("max", False), "min": ("min", False), "prod": ("prod", False), "any": ("any", False),
-           "all": ("all", False)}
+# operators that fold in a way of another name
+_FOLDED = {"amax": "max", "amin": "min", "linalg_vector_norm": "norm", "hash_tensor": "hash"}
 
 
 def grouped(layout: Layout, dims: tuple[int, ...]) -> tuple[int, int, int] | None:
@@ -221,27 +264,37 @@ def grouped(layout: Layout, dims: tuple[int, ...]) -> tuple[int, int, int] | Non
     return math.prod(shape[:first]), math.prod(shape[first : last + 1]), math.prod(shape[last + 1 :])
 
 
-def _folding(name: str, args: tuple, layout: Layout, spec: Any) -> Folding | None:
+def _freedom(shape: tuple[int, ...], dim: Any, correction: Any) -> float:
+    """What sums of squared deviations are divided by."""
+    return float(folded_count(shape, dim) - (1 if correction is None else correction))
+
+
+def _folding(name: str, args: dict[str, Any], layout: Layout, spec: Any) -> Folding | None:
     """The launches of a call, on an array of that layout; None where CuPy does it."""
-    how, divides = _FOLDED[name]
-    dim = args[1] if len(args) > 1 else None
+    how, dim = _FOLDED.get(name, name), args.get("dim")
     dims = reduced_dims((dim,) if dim.__class__ is int else dim, len(layout.shape))
     groups = None if dim == () and name in ("any", "all") else grouped(layout, dims)
     made = spec.dtype.np
     wide = _FLOAT32 if made in REDUCED else np.dtype(np.uint8) if made.kind == "b" else made
     if groups is None or layout.dtype.name not in C_TYPES or made.name not in C_TYPES or not layout.size:
         return None
-    if how == "sum" and made.kind == "b" or groups[0] > 65535 and groups[2] > 1:
+    if how in ("sum", "nansum") and made.kind == "b" or groups[0] > 65535 and groups[2] > 1:
         return None
     if layout.dtype != made and made in REDUCED and layout.dtype not in REDUCED and layout.dtype != _FLOAT32:
         return None  # an explicit type that elements are rounded to first
-    count = folded_count(layout.shape, dim) if divides else None
-    return Folding(how, layout.dtype, wide, layout_of(tuple(spec.shape), made), *groups, count)
+    if how == "norm" and args["ord"] != 2:
+        return None
+    if how == "hash" and layout.dtype.kind in "biu":
+        how = "hash whole"
+    divisor = float(folded_count(layout.shape, dim)) if how == "mean" else 1.0
+    if how in _SPREADS:
+        divisor = _freedom(layout.shape, dim, args["correction"])
+    return Folding(how, layout.dtype, wide, layout_of(tuple(spec.shape), made), *groups, divisor)
 
 
 @Maker
 def folded(operator: Operator) -> Callable:
-    """The kernel of a reduction that `_FOLDED` names."""
+    """The kernel of a reduction that `_FOLDS` has, maybe by another name."""
     name, infer, slow = operator.schema.base_name, infer_of(operator), generic_kernel(operator)
     plans: dict[tuple, Folding] = {}
 
@@ -254,13 +307,16 @@ def folded(operator: Operator) -> Callable:
         return wrap_cuda(folding(array))
 
     def general(self: Tensor, *options: Any) -> Tensor:
-        spec, array = infer(self, *options), self._array
+        array, args = self._array, dict(zip(operator.schema.names, (self, *options), strict=True))
         if array.__class__ is not CudaArray or not array.size or self.dtype.is_complex:
             return slow(self, *options)
+        if name in _SPREADS and _freedom(array.shape, args["dim"], args["correction"]) <= 0:  # warned of at each call
+            return slow(self, *options)
+        spec = infer(self, *options)
         layout = array.layout
         if not layout.contiguous:
             layout = layout_of(array.shape, array.dtype)
-        folding = _folding(name, (self, *options), layout, spec)
+        folding = _folding(name, args, layout, spec)
         if folding is None:
             return slow(self, *options)
         if layout is array.layout:
