@@ -434,7 +434,8 @@ op(f"arange.start_step(Scalar start=None, Scalar end=None, Scalar step=1, {FACTO
    samples=cases(case(5), case(2.5), case(0), case(1, 5), case(1, 2, 0.25), case(5, 0, -2),
                  error(RuntimeError, "step must be nonzero", 0, 5, 0),
                  error(RuntimeError, "upper bound and lower bound inconsistent with step sign", 5, 0)),
-   out=COUNTED._replace(resizes=False), aten=Aten(_range_overload), kernels={"npu": "factories.arange"})
+   out=COUNTED._replace(resizes=False), aten=Aten(_range_overload),
+   kernels={"cuda": "factories.arange", "npu": "factories.arange"})
 
 
 def _closed_range_spec(start: Any, end: Any, step: Any, dtype: dtype | None, *rest: Any) -> Spec:

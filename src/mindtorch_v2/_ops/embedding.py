@@ -159,7 +159,7 @@ def _check_renorm(self: Tensor, indices: Tensor, max_norm: float, norm_type: flo
                            f"Got {self.dtype.scalar_name} instead.")
 
 
-def _shorten_rows(xp: Any, self: Any, indices: Any, max_norm: float, norm_type: float) -> None:
+def shorten_rows(xp: Any, self: Any, indices: Any, max_norm: float, norm_type: float) -> None:
     for i in (indices.min(), indices.max()) if indices.size else ():
         if not -len(self) <= i < len(self):
             raise IndexError(f"select(): index {i} out of range for tensor of size {list(self.shape)} at dimension 0")
@@ -170,7 +170,7 @@ def _shorten_rows(xp: Any, self: Any, indices: Any, max_norm: float, norm_type: 
 
 
 _RENORM = op("embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)",
-   kernel=writes(_check_renorm, _shorten_rows),
+   kernel=writes(_check_renorm, shorten_rows), kernels={"cuda": "embedding.embedding_renorm_"},
    npu="aclnnEmbeddingRenorm(self, indices, max_norm, norm_type)", public="torch")
 
 

@@ -527,7 +527,8 @@ op("masked_select(Tensor self, Tensor mask) -> Tensor",
    samples=cases(case(t(2, 3), bools(2, 3)), case(t(2, 3), bools(3)), case(t(3), bools(2, 1)), case(t(), bools()),
                  error(RuntimeError, "masked_select: expected BoolTensor for mask", t(2), ints(2))),
    batch=_masked_select_each,
-   out=Out("exact", "{name}(): self and result must have the same scalar type"), kernels={"npu": "index.masked_select"})
+   out=Out("exact", "{name}(): self and result must have the same scalar type"),
+   kernels={"cuda": "places.masked_select", "npu": "index.masked_select"})
 
 
 def _masked_select_grad(grad: Tensor, self_shape: tuple[int, ...], mask: Tensor) -> Tensor:
@@ -645,7 +646,7 @@ _NONZERO = op("nonzero(Tensor self) -> Tensor", kernel=moves(_nonzero_spec, _non
               samples=cases(case(values([[1.0, 0.0], [0.0, 2.0]])), case(bools(2, 3)), case(t(0, 2))),
               batch=dynamic_shape,
               out=Out("exact", "nonzero: Expected out tensor to have scalar type Long but got scalar type{given}",
-                      grad="ignored"), kernels={"npu": "index.nonzero"})
+                      grad="ignored"), kernels={"cuda": "places.nonzero", "npu": "index.nonzero"})
 _nonzero_places = function_of(_NONZERO)
 
 
@@ -685,7 +686,8 @@ def _nonzero_rows(xp: Any, self: Any, size: int, fill_value: int, spec: Spec) ->
 
 op("nonzero_static(Tensor self, *, int size, int fill_value=-1) -> Tensor",
    kernel=moves(lambda self, size, fill_value: Spec((size, self._array.ndim), int64), _nonzero_rows),
-   samples=cases(case(bools(2, 3), size=4), case(bools(2, 3), size=1)), kernels={"npu": "index.nonzero_static"})
+   samples=cases(case(bools(2, 3), size=4), case(bools(2, 3), size=1)),
+   kernels={"cuda": "places.nonzero_static", "npu": "index.nonzero_static"})
 
 
 # places that a mask may rule out -------------------------------------------------------------------------------------

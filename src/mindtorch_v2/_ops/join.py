@@ -344,7 +344,7 @@ def _repeat_interleave(self, repeats, dim, output_size):
 _counts_to_places = function_of(op(
    "repeat_interleave.Tensor(Tensor repeats, *, int? output_size=None) -> Tensor",
    kernel=moves(_counted_spec, _counted), public="torch", samples=cases(case(values([1, 0, 2]))), batch=dynamic_shape,
-   out=None, kernels={"npu": "index.repeat_interleave"}))
+   out=None, kernels={"cuda": "places.repeat_interleave", "npu": "index.repeat_interleave"}))
 
 
 @composite("repeat_interleave.self_int(Tensor self, int repeats, int? dim=None, *, int? output_size=None) -> Tensor",

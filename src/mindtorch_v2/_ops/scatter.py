@@ -783,7 +783,7 @@ _masked_scatter_backward = function_of(op(
 
 op("masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
    kernel=Updates(_check_masked_scatter, _masked_scatter, shape=_masked_shape, preserves=False, memory_first=True),
-   apart="",
+   apart="", kernels={"cuda": "places.masked_scatter"},
    npu="aclnnInplaceMaskedScatter(self, mask, source)",
    grad=dict(self=lambda grad, mask: grad.masked_fill(mask, 0),
              source=lambda grad, mask, source_shape: _masked_scatter_backward(grad, mask, source_shape)),

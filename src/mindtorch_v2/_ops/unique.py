@@ -250,7 +250,7 @@ def _histc(xp: Any, self: Any, bins: int, min: Any, max: Any) -> Any:
 HISTOGRAM_OUT = Out("exact", "torch.histogram: input tensor and hist tensor should have the same dtype, but got input "
                              "{c_made} and hist {c_given}")
 op("histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
-   kernel=moves(_histc_spec, _histc),
+   kernel=moves(_histc_spec, _histc), kernels={"cuda": "places.histc"},
    npu="aclnnHistc(self, bins, min, max, out) empty=0",
    samples=cases(case(t(20), 4), case(t(20), 5, -1, 1), case(t(4), 3),
                  error(RuntimeError, "torch.histc: max must be larger", t(4), 4, 3, 0)),

@@ -30,7 +30,7 @@ _NOTE, _DESCRIPTOR = 11, 15
 # How cuDNN proposes engines: at once; and, where none of those can be had, those that take anything.
 _PROPOSALS = (0, 2)
 _TENSOR_CORES, _DOWN_CONVERTED = 0, 1  # what engines note about their numbers
-_MOST_PROPOSED = 16
+_MOST_PROPOSED = 64  # with tensor cores come first, whether they are allowed or not
 
 # what is computed -> the operation, its first attribute, those of the arrays, and which it reads and which it writes
 _MOST_PACKS = 64  # descriptors of addresses that a convolution keeps

@@ -128,9 +128,10 @@ class Launch:
         if code:
             check(code)
 
-    def over(self, grid: tuple[int, ...], block: tuple[int, ...], *values: Any) -> None:
-        """The same with another grid and block."""
+    def over(self, grid: tuple[int, ...], block: tuple[int, ...], *values: Any, shared: int = 0) -> None:
+        """The same with another grid and block, and as many bytes that a block shares."""
         with lock:
+            self.config.shared = shared
             if self.shape != (grid, block):
                 config, self.shape = self.config, (grid, block)
                 config.gx, config.gy, config.gz = (*grid, 1, 1)[:3]

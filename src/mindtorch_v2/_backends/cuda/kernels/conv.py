@@ -1,5 +1,6 @@
 """Convolution on a GPU by cuDNN, in the tensors' own types; what cuDNN does not take is im2col over CuPy."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,9 @@ from ..cudnn import TYPES, Convolution, library
 from ..families import copy_array, wrap_cuda
 from ..plans import planned
 from ..runtime import current_device
+
+
+_FEW_PRODUCTS = 1 << 14  # up to which one launch of a kernel of the language is faster than cuDNN and the bias after it
 
 
 def _row(values: Sequence[int], rank: int, filler: int) -> tuple[int, ...]:
@@ -91,6 +95,9 @@ def _geometry(x: Layout, w: Layout, y: tuple[int, ...], strides: Any, steps: Any
 def convolution(spec: Spec, input: CudaArray, weight: CudaArray, bias: CudaArray | None, stride: tuple, padding: tuple,
                 dilation: tuple, transposed: bool, output_padding: tuple, groups: int) -> Callable | None:
     source, matrix, result = input.layout, weight.layout, tuple(spec.shape)
+    plain = source.contiguous and matrix.contiguous and source.dtype.itemsize > 2 and spec.strides is None
+    if plain and not transposed and math.prod(result) * math.prod(matrix.shape[1:]) <= _FEW_PRODUCTS:
+        return None
     steps = _steps(len(matrix.shape) - 2, stride, padding, dilation, groups)
     what = "input" if transposed else "forward"
     outer = layout_of(result, source.dtype) if transposed else source

@@ -5,11 +5,11 @@ from typing import Any
 
 from ...._core.dtype import OF_ARRAY
 from ...._ops._declare.rules import Spec
-from ...._ops.embedding import stops_at_last_offset
+from ...._ops.embedding import shorten_rows, stops_at_last_offset
 from ..array import CudaArray, empty, layout_of
 from ..families import fill, layout_for
 from ..launch import ASSERTIONS, C_TYPES, kernel
-from ..plans import dense, dense_if_any, planned, pointer_of
+from ..plans import array, dense, dense_if_any, planned, pointer_of
 from .index import Index, read_along, reading, steps, writing
 
 
@@ -109,3 +109,52 @@ def embedding_bag(specs: Sequence[Spec], weight: CudaArray, indices: CudaArray, 
         return results
 
     return run
+
+
+# A block for an index: the first one that names a row shortens it.
+_SHORTEN = ASSERTIONS + r"""
+extern "C" __global__ void shorten(T* table, const I* places, double most, double power, int64 rows, int64 width,
+                                   int64 step) {
+    __shared__ A sums[32];
+    int64 row = (int64)places[blockIdx.x];
+    require(row >= -rows && row < rows);
+    int seen = 0;
+    for (int64 i = threadIdx.x; i < blockIdx.x; i += blockDim.x) seen |= places[i] == places[blockIdx.x];
+    if (__syncthreads_or(seen)) return;
+    T* own = table + (row < 0 ? row + rows : row) * step;
+    bool largest = isinf((float)power);
+    A total = 0, p = (A)power;
+    for (int64 i = threadIdx.x; i < width; i += blockDim.x) {
+        A x = fabs((A)widened(own[i]));
+        if (largest) total = x > total || x != x ? x : total;
+        else total += p == 2 ? x * x : p == 1 ? x : pow(x, p);
+    }
+    for (int s = 16; s; s >>= 1) {
+        A other = __shfl_xor_sync(0xffffffff, total, s);
+        total = largest ? (other > total || other != other ? other : total) : total + other;
+    }
+    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = total;
+    __syncthreads();
+    total = sums[0];
+    for (int w = 1; w < blockDim.x / 32; ++w)
+        total = largest ? (sums[w] > total || sums[w] != sums[w] ? sums[w] : total) : total + sums[w];
+    if (!largest) total = p == 2 ? sqrt(total) : p == 1 ? total : pow(total, (A)1 / p);
+    if (!(total > (A)most)) return;
+    A factor = (A)most / (total + (A)1e-7);
+    for (int64 i = threadIdx.x; i < width; i += blockDim.x) own[i] = narrow<T>::of((A)widened(own[i]) * factor);
+}
+"""
+_FEW = 8192  # indices, each of which looks at those before it
+
+
+@array
+def embedding_renorm_(xp: Any, self: Any, indices: Any, max_norm: float, norm_type: float) -> None:
+    if (not self.size or self.strides[1] != self.itemsize or self.dtype.name not in C_TYPES or norm_type <= 0
+            or self.dtype.kind == "c" or not 0 < indices.size <= _FEW or not indices.flags.c_contiguous):
+        shorten_rows(xp, self, indices, max_norm, norm_type)
+        return
+    (rows, width), wide = self.shape, "double" if self.itemsize == 8 else "float"
+    types = f"typedef {C_TYPES[self.dtype.name]} T; typedef {C_TYPES[indices.dtype.name]} I; typedef {wide} A;\n"
+    launch = kernel(types + _SHORTEN, "shorten", "qqddqqq")
+    launch.over((indices.size,), (min(width + 31 & ~31, 256),), self.data.ptr, indices.data.ptr, float(max_norm),
+                float(norm_type), rows, width, self.strides[0] // self.itemsize)

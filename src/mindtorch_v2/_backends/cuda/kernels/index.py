@@ -22,7 +22,7 @@ from ...._dispatch.schema import NUMBERS
 from ...._ops._declare.rules import Spec, check_operands, is_expanded
 from ...._ops._declare.updates import Updates, check_update
 from ...._ops.copy import stored_number
-from ...._ops.index import index_spec, picked, place_shape, shown_shape, whole_key
+from ...._ops.index import check_mask, index_spec, picked, place_shape, shown_shape, whole_key
 from ...._ops.scatter import filling_mask, refuse_values, start_value
 from ..array import CudaArray, Layout, empty, from_host, layout_of, of_view, quick_empty
 from ..families import (
@@ -42,9 +42,10 @@ from ..launch import ASSERTIONS, C_TYPES, Launch, compiled
 from ..namespace import xp
 from ..plans import array, dense, layouts_of, planned, with_operator
 from ..pointwise import launch_of
+from .found import WORDS as _WORDS
+from .found import columns_of, is_served, picked_by, places_of
 
 _THREADS, _RANK, _MANY = 256, 12, 1 << 18
-_WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long", 16: "uint4"}
 _COMBINED = {"add": "a + b", "multiply": "a * b", "maximum": "(a != a || a > b) ? a : b",
              "minimum": "(a != a || a < b) ? a : b"}
 # Types whose sums the device itself makes, and the type that it makes them of.
@@ -567,6 +568,16 @@ def _integers(self: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | N
     placed = [_on_device(index, self) for index in indices]
     if all(i is None or i._array.dtype not in _MASKS for i in placed):
         return placed
+    if all(i is None or i._array.dtype not in _MASKS or i.dtype is bool_ and is_served(i._array) for i in placed):
+        found: list[Tensor | None] = []
+        for index in placed:
+            if index is None or index.dtype is not bool_:
+                found.append(index)
+            else:
+                check_mask(self._array.shape, index._array.shape, len(found))
+                found += map(wrap_cuda, columns_of(places_of(index._array)))
+        if len(found) <= len(self._array.shape):
+            return found
     key = whole_key(self._array.shape, [None if i is None else view_of(i) for i in placed], xp)
     return [None if part.__class__ is slice else wrap_cuda(of_view(part, self._device)) for part in key]
 
@@ -607,6 +618,8 @@ def _pick(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     if len(indices) == 1 and indices[0].dtype is bool_ and indices[0]._array.shape == array.shape:  # type: ignore[union-attr]
         mask = _on_device(indices[0], self)
         spec = Spec((-1,), self.dtype)
+        if is_served(mask._array) and array.itemsize in _WORDS:  # type: ignore[union-attr]
+            return wrap_cuda(picked_by(mask._array, array))  # type: ignore[union-attr]
         if array.layout.contiguous and array.shape:
             return finished(picked(xp, array.view, [view_of(mask)]), spec, self._device)  # type: ignore[arg-type]
     placed = _integers(self, indices)
