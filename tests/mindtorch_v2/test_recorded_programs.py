@@ -276,6 +276,16 @@ def test_loops_whose_turns_do_not_meet_are_spread_out() -> None:
         made = spread_out(read(written, {"out": ("f32", 2, "s"), "x": ("f32", 3, "s")}, {}, {}))
         assert ("own_turn" in made.variables) is wanted, written.function.__name__
 
+    @kernel
+    def deep(out, x):
+        for row in parallel(out.shape[0], out.shape[1] * out.shape[2]):
+            for j in range(out.shape[1]):
+                for k in range(out.shape[2]):
+                    out[row, j, k] = x[row, j, k] * 2
+
+    made = spread_out(read(deep, {"out": ("f32", 3, "s"), "x": ("f32", 3, "s")}, {}, {}))
+    assert "own_turn1" in made.variables and "own_turn2" not in made.variables
+
 
 # operator -> the most steps that a program of its samples may have
 SHORT = {"var.correction": 9, "std_mean.correction": 10, "cat": 3, "constant_pad_nd": 2, "nan_to_num": 2,

@@ -183,3 +183,50 @@ def test_one_element_of_the_cpu_written_by_a_mask_is_cast() -> None:
     with pytest.raises(RuntimeError, match="Index put requires the source and destination dtypes match"):
         target[mask] = torch.tensor([4], device="cuda")
     assert target.roll(1, None).tolist() == [[3.0, 2.5], [0.0, 2.5]]
+
+
+@pytest.mark.parametrize("count", [1, 33, 8192, 8193, 65536, 65537])
+def test_where_a_mask_is_true(count: int) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(count, 1)
+    x[torch.rand(count) < 0.3] = 0
+    mask, y = x != 0, x.cuda()
+    assert torch.equal(y.nonzero().cpu(), x.nonzero())
+    assert torch.equal(y[mask.cuda()].cpu(), x[mask])
+    assert torch.equal(y.half()[mask.cuda()].cpu(), x.half()[mask])
+    assert torch.equal(torch.masked_select(y, mask[:, 0].cuda()[:7]).cpu(), torch.masked_select(x, mask[:7, 0]))
+    assert torch.equal(torch.nonzero_static(y, size=5, fill_value=-7).cpu(), x.nonzero_static(size=5, fill_value=-7))
+    source = torch.arange(float(count)).reshape(-1, 1)
+    assert torch.equal(y.masked_scatter(mask.cuda(), source.cuda()).cpu(), x.masked_scatter(mask, source))
+    put = y.clone().index_put_((mask[:, 0].cuda(),), torch.ones(1, device="cuda"), accumulate=True)
+    assert torch.equal(put.cpu(), x.index_put((mask[:, 0],), torch.ones(1), accumulate=True))
+
+
+@pytest.mark.parametrize("kind", [torch.int32, torch.int64], ids=str)
+def test_numbers_as_often_as_counts_say(kind: torch.dtype) -> None:
+    counts = torch.tensor([0, 3, 1, 0, 2, 700, 0], dtype=kind)
+    wanted = torch.repeat_interleave(counts)
+    assert torch.equal(torch.repeat_interleave(counts.cuda()).cpu(), wanted)
+    assert torch.equal(torch.repeat_interleave(counts.cuda(), output_size=706).cpu(), wanted)
+    assert torch.repeat_interleave(torch.zeros(3, dtype=kind).cuda()).shape == (0,)
+
+
+@pytest.mark.parametrize("limits", [(0, 0), (-1, 1.5)])
+def test_counts_of_equal_bins(limits: tuple) -> None:
+    torch.manual_seed(0)
+    for count in (1, 100, 70_000):
+        x = torch.randn(count)
+        for kind in (torch.float32, torch.float64):
+            assert torch.equal(torch.histc(x.to("cuda", kind), 7, *limits).cpu(), torch.histc(x.to(kind), 7, *limits))
+    assert torch.equal(torch.histc(torch.full((4,), 2.0, device="cuda"), 3).cpu(), torch.tensor([0.0, 4, 0]))
+
+
+@pytest.mark.parametrize("power", [1.0, 2.0, 3.0, float("inf")])
+def test_rows_that_are_too_long_are_shortened_once(power: float) -> None:
+    torch.manual_seed(0)
+    table, rows = torch.randn(9, 70), torch.tensor([[1, 4, 1], [8, 4, 0]])
+    for kind in (torch.float32, torch.float64):
+        host, device = table.to(kind), table.to("cuda", kind)
+        for weight in (host, device):
+            torch.nn.functional.embedding(rows.to(weight.device), weight, max_norm=1.5, norm_type=power)
+        assert torch.allclose(device.cpu(), host, rtol=1e-5)

@@ -143,3 +143,75 @@ def test_parts_of_complex_numbers_are_copied() -> None:
     filled = torch.zeros(3, 4, dtype=torch.bfloat16, device="cuda")
     filled[:, ::2] = 1.5
     assert filled.sum().item() == 9.0
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("shape", [(3, 5), (40, 70_001), (70_000, 12)], ids=str)
+def test_spreads_norms_and_sums(shape: tuple[int, ...], kind: torch.dtype) -> None:
+    """Of few and of so many numbers that they are folded in parts; far from zero, where squares alone would cancel."""
+    torch.manual_seed(0)
+    x = (torch.randn(shape) + 50).to(kind)
+    x[0, 1] = float("nan")
+    y, tolerance = x.cuda(), dict(rtol=2e-2 if kind.itemsize == 2 else 1e-4, atol=1e-5, equal_nan=True)
+    for dim in (None, 0, 1):
+        assert torch.allclose(y[1:].var(dim).cpu(), x[1:].var(dim), **tolerance)
+        assert torch.allclose(y.std(dim, correction=0).cpu(), x.std(dim, correction=0), **tolerance)
+        assert torch.allclose(torch.nansum(y, dim).cpu(), torch.nansum(x, dim), **tolerance)
+        assert torch.allclose(torch.linalg.vector_norm(y[1:], dim=dim).cpu(),
+                              torch.linalg.vector_norm(x[1:], dim=dim), **tolerance)
+    assert torch.hash_tensor(y).item() == torch.hash_tensor(x).item()
+    with pytest.warns(UserWarning, match="degrees of freedom"):
+        assert y[1:2, 1:2].var().isnan()
+    with pytest.warns(UserWarning, match="degrees of freedom"):  # at each call
+        assert y[1:2, 1:2].var().isnan()
+
+
+@pytest.mark.parametrize("zero_infinity", [False, True])
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64], ids=str)
+def test_alignments_of_labels(kind: torch.dtype, zero_infinity: bool) -> None:
+    torch.manual_seed(0)
+    labels = torch.tensor([[1, 1, 2, 3, 3], [4, 5, 0, 0, 0], [1, 2, 3, 4, 5], [0, 1, 0, 2, 0]])
+    lengths, inputs = (5, 2, 5, 0), (12, 9, 3, 12)  # of which the third fits nowhere
+    together = torch.cat([row[:n] for row, n in zip(labels, lengths, strict=True)])
+    scores = torch.randn(12, 4, 6, dtype=kind)
+    for targets in (labels, together):
+        made = []
+        for device in ("cpu", "cuda"):
+            given = scores.to(device).requires_grad_()
+            losses = torch.nn.functional.ctc_loss(given.log_softmax(-1), targets.to(device), inputs, lengths,
+                                                  reduction="none", zero_infinity=zero_infinity)
+            losses.backward(torch.arange(1.0, 5).to(device, kind))
+            made.append((losses.detach().cpu(), given.grad.cpu()))
+        for got, wanted in zip(made[1], made[0], strict=True):
+            assert torch.allclose(got, wanted, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+def test_counting_up() -> None:
+    for args in ((5,), (5.0,), (0, 5.0), (0, 5), (-3, 9, 2), (0.5, 3), (7, 0, -3)):
+        for kind in (None, torch.int8, torch.float64, torch.bfloat16, torch.float16):
+            if kind is not None and not kind.is_floating_point and any(isinstance(a, float) for a in args):
+                continue
+            for _ in range(2):
+                got, wanted = torch.arange(*args, dtype=kind, device="cuda"), torch.arange(*args, dtype=kind)
+                assert got.dtype is wanted.dtype and torch.equal(got.cpu(), wanted)
+
+
+def test_lists_of_views_that_are_made_again() -> None:
+    base = torch.arange(24.0, device="cuda").reshape(2, 3, 4).clone()
+    for x in (base, base[1:], base[1:]):
+        host = x.cpu()
+        for _ in range(3):
+            for call in (lambda t: torch.hsplit(t, (1, 2)), lambda t: torch.tensor_split(t, 3, 2),
+                         lambda t: torch.broadcast_tensors(t, t[:, :1]),
+                         lambda t: torch.meshgrid(t[0, 0], t[0, 1], indexing="xy")):
+                got, wanted = call(x), call(host)
+                assert [(t.shape, t.stride()) for t in got] == [(t.shape, t.stride()) for t in wanted]
+                assert all(torch.equal(a.cpu(), b) for a, b in zip(got, wanted, strict=True))
+                assert all(t is x or t._base is base for t in got)
+    first, second = torch.hsplit(base, (1,))
+    first.zero_()
+    assert base[:, 0].eq(0).all() and second._version == base._version == 1
+    base.requires_grad_()
+    first, second = torch.hsplit(base, (1,))
+    second.sum().backward()
+    assert torch.equal(base.grad.cpu()[:, :, 0], torch.tensor([[0.0, 1, 1], [0, 1, 1]]))

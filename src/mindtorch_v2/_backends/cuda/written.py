@@ -157,7 +157,14 @@ def _scans(made: ir.Kernel) -> bool:
 
 
 def spread_out(made: ir.Kernel) -> ir.Kernel:
-    """The kernel with a turn for each turn of the loop within its parallel loop, where these do not meet either."""
+    """The kernel with a turn for each turn of the loops within its parallel loop, where these do not meet either."""
+    depth = 0
+    while (spread := _spread_once(made, f"own_turn{depth or ''}", f"own_count{depth or ''}")) is not made:
+        made, depth = spread, depth + 1
+    return made
+
+
+def _spread_once(made: ir.Kernel, turn_name: str, count_name: str) -> ir.Kernel:
     at = next((i for i, s in enumerate(made.body) if isinstance(s, ir.Loop) and s.work is not None), None)
     if at is None:
         return made
@@ -175,15 +182,15 @@ def spread_out(made: ir.Kernel) -> ir.Kernel:
     set_before = {outer.name, *(s.name for s in before)}
     if any(node.op == "load" or node.op == "var" and node.data in set_before for node in count.walk()):
         return made
-    turn, counted = (ir.Node("var", "i64", (), name) for name in ("own_turn", "own_count"))
+    turn, counted = (ir.Node("var", "i64", (), name) for name in (turn_name, count_name))
     number = ir.Node("add", "i64", (inner.start, ir.Node("mod", "i64", (turn, counted))))
     body = [ir.Set(outer.name, ir.Node("floordiv", "i64", (turn, counted))), *before, ir.Set(inner.name, number),
             *inner.body]
-    counting = ir.Set("own_count", ir.Node("max", "i64", (count, ir.const(1, "i64"))))
-    loop = ir.Loop("own_turn", outer.start, ir.Node("mul", "i64", (outer.stop, count)), outer.step, body,
+    counting = ir.Set(count_name, ir.Node("max", "i64", (count, ir.const(1, "i64"))))
+    loop = ir.Loop(turn_name, outer.start, ir.Node("mul", "i64", (outer.stop, count)), outer.step, body,
                    ir.const(1, "i64"))
     spread = [*made.body[:at], counting, loop, *made.body[at + 1 :]]
-    names = made.variables | {"own_turn": "i64", "own_count": "i64"}
+    names = made.variables | {turn_name: "i64", count_name: "i64"}
     return ir.Kernel(made.name, made.arrays, made.numbers, spread, names)
 
 

@@ -76,12 +76,12 @@ def avg_pool(out, x, size_d, size_h, size_w, stride_d, stride_h, stride_w, pad_d
             lanes = min(_LANES, wide - first)
             for lane in range(lanes):
                 total[lane] = like(0, x)
-            for z in range(max(start_d, 0), min(start_d + size_d, depth)):
-                for y in range(max(start_h, 0), min(start_h + size_h, height)):
-                    for k in range(size_w):
-                        shift = k - pad_w + first * stride_w
-                        begin = max(0, -(shift // stride_w))
-                        end = min(lanes, (width - 1 - shift) // stride_w + 1)
+            for k in range(size_w):
+                shift = k - pad_w + first * stride_w
+                begin = max(0, -(shift // stride_w))
+                end = min(lanes, (width - 1 - shift) // stride_w + 1)
+                for z in range(max(start_d, 0), min(start_d + size_d, depth)):
+                    for y in range(max(start_h, 0), min(start_h + size_h, height)):
                         for lane in range(begin, end):
                             total[lane] += x[plane, z, y, lane * stride_w + shift]
             for lane in range(lanes):
@@ -113,12 +113,12 @@ def avg_pool_backward(out, grad, size_d, size_h, size_w, stride_d, stride_h, str
                         start_w = (first + lane) * stride_w - pad_w
                         count = divisor if divisor != 0 else area * elements_of(start_w, size_w, pad_w, width, padded)
                         share[lane] = grad[plane, d, h, first + lane] / count
-                    for z in range(max(start_d, 0), min(start_d + size_d, depth)):
-                        for y in range(max(start_h, 0), min(start_h + size_h, height)):
-                            for k in range(size_w):
-                                shift = k - pad_w + first * stride_w
-                                begin = max(0, -(shift // stride_w))
-                                end = min(lanes, (width - 1 - shift) // stride_w + 1)
+                    for k in range(size_w):
+                        shift = k - pad_w + first * stride_w
+                        begin = max(0, -(shift // stride_w))
+                        end = min(lanes, (width - 1 - shift) // stride_w + 1)
+                        for z in range(max(start_d, 0), min(start_d + size_d, depth)):
+                            for y in range(max(start_h, 0), min(start_h + size_h, height)):
                                 for lane in range(begin, end):
                                     out[plane, z, y, lane * stride_w + shift] += share[lane]
 
