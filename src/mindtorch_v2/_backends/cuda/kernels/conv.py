@@ -16,7 +16,6 @@ from ..families import copy_array, wrap_cuda
 from ..plans import planned
 from ..runtime import current_device
 
-
 _FEW_PRODUCTS = 1 << 14  # up to which one launch of a kernel of the language is faster than cuDNN and the bias after it
 
 
