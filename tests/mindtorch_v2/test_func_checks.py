@@ -150,3 +150,16 @@ def test_shared_parameters_stay_shared_in_a_functional_module():
     function, params = make_functional(model)
     assert len(params) == 2
     assert_close(function(params, x), model(x))
+
+
+def test_transforms_can_be_left_for_a_while():
+    def function(x):
+        with torch._C._DisableFuncTorch():
+            assert not torch._C._are_functorch_transforms_active()
+            drawn = torch.rand(2)  # which a vmap refuses
+        assert torch._C._are_functorch_transforms_active()
+        return x + drawn.shape[0]
+
+    assert vmap(function)(torch.zeros(3)).tolist() == [2, 2, 2]
+    with pytest.raises(RuntimeError, match="randomness"):
+        vmap(lambda x: x + torch.rand(2))(torch.zeros(3))

@@ -23,6 +23,7 @@ from .._dispatch.keys import (
     PYTHON_MASK,
     TORCH_DISPATCH_MASK,
     VIEW_MASK,
+    VMAP_MASK,
     changed_modes,
     modes,
 )
@@ -224,6 +225,19 @@ class _ExcludeDispatchKeyGuard(changed_modes):
 
     def __init__(self, keys: _DispatchKeySet) -> None:
         super().__init__(exclude=modes.exclude | keys.mask)
+
+
+class _DisableFuncTorch:
+    """Inside, no transform of torch.func is open."""
+
+    def __enter__(self) -> None:
+        self.levels, self.include = open_levels(), modes.include
+        modes.__dict__["levels"] = []
+        modes.update(include=self.include & ~VMAP_MASK)
+
+    def __exit__(self, *exception: object) -> None:
+        modes.__dict__["levels"] = self.levels
+        modes.update(include=self.include)
 
 
 class _VmapWarnings:
