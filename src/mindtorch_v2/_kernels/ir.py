@@ -137,7 +137,10 @@ class Poke:
 
 @dataclasses.dataclass
 class Loop:
-    """A counting loop. `work`: its turns are independent, each of so many elements, and may be shared out."""
+    """A counting loop. `work`: its turns are independent, each of so many elements, and may be shared out.
+
+    `interleaved`: how many turns (of vectors of them) are done side by side; 0 leaves that to LLVM.
+    """
 
     name: str
     start: Node
@@ -145,6 +148,7 @@ class Loop:
     step: Node
     body: list
     work: Node | None = None
+    interleaved: int = dataclasses.field(default=0, kw_only=True)
 
 
 @dataclasses.dataclass

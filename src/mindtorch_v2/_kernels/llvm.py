@@ -58,6 +58,7 @@ class Module:
         self.declared: dict[str, str] = {}
         self.functions: set[str] = set()
         self.attributes: list[str] = []
+        self.notes: list[str] = []  # metadata, the first of which has the number 1
 
     def declare(self, name: str, text: str) -> str:
         self.declared[name] = text
@@ -136,7 +137,14 @@ near:
 
     def text(self) -> str:
         attributes = [f"attributes #{i} = {{ {text} }}" for i, text in enumerate(self.attributes)]
-        return "\n".join([*self.declared.values(), "", *self.parts, *attributes, "!0 = !{}\n"])
+        notes = [f"!{i} = {text}" for i, text in enumerate(self.notes, 1)]
+        return "\n".join([*self.declared.values(), "", *self.parts, *attributes, *notes, "!0 = !{}\n"])
+
+    def interleaved(self, count: int) -> str:
+        """The name of what says of one loop how many turns are done side by side."""
+        at = len(self.notes) + 1
+        self.notes += [f"distinct !{{!{at}, !{at + 1}}}", f'!{{!"llvm.loop.interleave.count", i32 {count}}}']
+        return f"!{at}"
 
 
 def _far_vector(name: str, kind: str, called: str, size: str, bound: str, count: int, lanes: int,
@@ -293,7 +301,8 @@ class Body:
         self.do(f"br label %{after}")
         self.start(after)
         self.do(f"store i64 {self.line(f'add nsw i64 {now}, {step}')}, ptr {counter}")
-        self.do(f"br label %{test}")
+        told = f", !llvm.loop {self.module.interleaved(statement.interleaved)}" if statement.interleaved else ""
+        self.do(f"br label %{test}{told}")
         self.start(out)
 
     def _while(self, statement: ir.While) -> None:

@@ -83,7 +83,7 @@ def in_row(arrays: Sequence[Array], letters: str, k: int) -> Node:
 
 def loop_over_rows(arrays: Sequence[Array], geometry: Array, letters: str, inner: list[Any], work: int, *,
                    begins: bool = False, before: Sequence[Any] = (), after: Sequence[Any] = (),
-                   ) -> tuple[list[Any], dict[str, str]]:
+                   interleaved: int = 0) -> tuple[list[Any], dict[str, str]]:
     """(statements, variables) that run `inner` for each element `j` of parts of rows, in parallel.
 
     `geometry` has length of a row, parts of one, number of outer dimensions, turns, each array's stride in a row, with
@@ -107,7 +107,7 @@ def loop_over_rows(arrays: Sequence[Array], geometry: Array, letters: str, inner
         *(ir.Set(f"at{k}", entry(number(4 + count + k)) if begins else number(0)) for k in range(count)),
         ir.Loop("d", number(0), var("rank"), number(1), walk),
         ir.Set("last", whole("min", var("length"), whole("add", var("first"), number(CHUNK)))),
-        *before, ir.Loop("j", var("first"), var("last"), number(1), inner), *after,
+        *before, ir.Loop("j", var("first"), var("last"), number(1), inner, interleaved=interleaved), *after,
     ]
     strided = [k for k in range(count) if letters[k] == "s"]
     head: list[Any] = [ir.Set("length", entry(number(0))), ir.Set("chunks", entry(number(1))),

@@ -14,6 +14,9 @@ from .trace import Layout
 
 _HALVES = ("f16", "bf16")
 _CHEAP = 4  # what is rather computed twice than kept
+# Functions that wait for each other leave a processor idle, unless it has several elements to compute: in rows that are
+# long, so that few elements are left over.
+_INTERLEAVED, _COSTLY, _LONG = 4, 12, 256
 
 
 class Operand(NamedTuple):
@@ -164,10 +167,11 @@ def kernel(
     loaded: Sequence[str],
     letters: str,
     sums: Sequence[str] = (),
+    length: int = 0,
 ) -> ir.Kernel:
     """One loop over all elements: `stored` names the values of the first operands, `loaded` those of the others.
 
-    Of the values in `sums`, arrays that follow the operands get the sum of each turn.
+    Of the values in `sums`, arrays that follow the operands get the sum of each turn. `length` is that of a row.
     """
     arrays = [Array(f"a{k}", _type(o), 1, "raw") for k, o in enumerate(operands)]
     partial = [Array(f"sums{k}", body.types[name], 1, "raw") for k, name in enumerate(sums)]
@@ -186,8 +190,9 @@ def kernel(
     after = [ir.Store(a, (whole("mul", var("turn"), number(ir.SIZES[a.type])),), Node("var", a.type, (), f"total{k}"))
              for k, a in enumerate(partial)]  # fmt: skip
     statements, variables = loop_over_rows(
-        arrays, known, letters, inner, max(body.cost, 1), begins=True, before=before, after=after
-    )
+        arrays, known, letters, inner, max(body.cost, 1), begins=True, before=before, after=after,
+        interleaved=_INTERLEAVED if body.cost >= _COSTLY and length >= _LONG and not sums else 0,
+    )  # fmt: skip
     variables |= body.types | {f"total{k}": a.type for k, a in enumerate(partial)}
     numbers = list(body.numbers.items())
     return ir.Kernel("sums" if sums else "group", [*arrays, *partial, known], numbers, statements, variables)

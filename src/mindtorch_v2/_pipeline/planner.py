@@ -402,7 +402,8 @@ class _Planner:
         if draft.body.rows:
             step.kernel = row_kernel(draft.body, operands, stored, names, letters)
         else:
-            step.kernel = kernel(draft.body, operands, stored, names, letters, [name for name, _, _ in draft.sums])
+            summed = [name for name, _, _ in draft.sums]
+            step.kernel = kernel(draft.body, operands, stored, names, letters, summed, int(words[0]))
         arrays = [root[number] for _, _, number in kept] + [root[number] for _, (_, number) in loaded]
         frees = [draft.frees[int(name[1:])] for name in draft.body.numbers]
         launch = None

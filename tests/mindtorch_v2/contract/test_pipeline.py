@@ -545,3 +545,18 @@ def test_steps_that_compute_the_same_share_their_code() -> None:
     assert [len(step.entries) for step in steps] == [2, 1, 2]
     assert code_of(steps[0].kernel) is code_of(steps[2].kernel) is not code_of(steps[1].kernel)
     assert other.tolist() == [14, 23, 32, 41, 50, 59] and others[1][0].tolist() == [4, 8, 12, 16, 20]
+
+
+@pytest.mark.parametrize("length", [255, 256, 291, 1000])
+def test_costly_steps_over_long_rows_compute_several_elements_side_by_side(length: int) -> None:
+    x = torch.linspace(-2, 2, length)
+
+    def program() -> torch.Tensor:
+        return torch.tanh(x * 2 + 1).exp() * torch.sigmoid(x)
+
+    for _ in range(10):  # call by call at first, then by machine code
+        with torch.pipeline() as pipe:
+            made = program()
+        assert torch.allclose(made, program(), rtol=1e-5, atol=1e-6)
+    (step,) = pipe.history[-1][1].steps
+    assert ("llvm.loop.interleave.count" in step.source()) is (length >= 256)
