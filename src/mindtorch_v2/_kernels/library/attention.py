@@ -1,14 +1,51 @@
-"""Rows of attention: scores become weights, and their gradients those of scores. Arrays are (heads, queries, keys)."""
+"""Rows of attention: scores become weights, and their gradients those of scores. Arrays are (heads, queries, keys).
 
-from ..language import exp, function, inf, kernel, like, log, parallel
+Rows are often short, and a query of causal attention sees a part of its row: keys are gone through in blocks of so many
+that a block is a few vectors, and what a query does not see counts as nothing there.
+"""
 
-_EXPENSIVE = 8
+from ..language import exp, function, inf, kernel, larger, like, local, log, parallel
+
+_EXPENSIVE, _LANES = 8, 16
 
 
 @function
 def seen_keys(row, first, keys, causal):
     """How many keys a query sees."""
     return min(first + row + 1, keys) if causal else keys
+
+
+@function
+def in_blocks(seen, keys):
+    """How many keys are in the blocks that the seen ones begin in; those behind the last whole block are in none."""
+    return min((seen + _LANES - 1) // _LANES * _LANES, keys // _LANES * _LANES)
+
+
+@function
+def all_in(lanes, scores):
+    """The sum of what is in the lanes."""
+    total = like(0, scores)
+    for k in range(_LANES):
+        total += lanes[k]
+    return total
+
+
+@function
+def largest_of(scores, h, r, seen, blocks, scale):
+    """The largest score of a query; 0 where it has none but -inf."""
+    lanes = local(_LANES, scores)
+    for k in range(_LANES):
+        lanes[k] = -inf
+    for j in range(0, blocks, _LANES):
+        for k in range(_LANES):
+            score = scores[h, r, j + k] * scale
+            lanes[k] = larger(lanes[k], score if j + k < seen else like(-inf, scores))
+    largest = like(-inf, scores)
+    for k in range(_LANES):
+        largest = larger(largest, lanes[k])
+    for j in range(blocks, seen):
+        largest = larger(largest, scores[h, r, j] * scale)
+    return like(0, scores) if largest == -inf else largest
 
 
 @kernel
@@ -18,19 +55,26 @@ def weights_of_scores(scores, top, total, scale: float, first, *, causal):
     for row in parallel(scores.shape[0] * rows, _EXPENSIVE * keys):
         h, r = row // rows, row % rows
         seen = seen_keys(r, first, keys, causal)
-        largest = like(-inf, scores)
-        for j in range(seen):
-            largest = max(largest, scores[h, r, j] * scale)
-        largest = like(0, scores) if largest == -inf else largest
-        summed = like(0, scores)
-        for j in range(seen):
+        blocks = in_blocks(seen, keys)
+        largest = largest_of(scores, h, r, seen, blocks, scale)
+        lanes = local(_LANES, scores)
+        for k in range(_LANES):
+            lanes[k] = 0
+        for j in range(0, blocks, _LANES):
+            for k in range(_LANES):
+                weight = exp(scores[h, r, j + k] * scale - largest)
+                weight = weight if j + k < seen else like(0, scores)
+                scores[h, r, j + k] = weight
+                lanes[k] += weight
+        summed = all_in(lanes, scores)
+        for j in range(blocks, seen):
             weight = exp(scores[h, r, j] * scale - largest)
             scores[h, r, j] = weight
             summed += weight
         factor = like(0, scores) if summed == 0 else 1 / summed
         for j in range(seen):
             scores[h, r, j] = scores[h, r, j] * factor
-        for j in range(seen, keys):
+        for j in range(max(blocks, seen), keys):
             scores[h, r, j] = 0
         top[h, r] = largest
         total[h, r] = like(inf, scores) if summed == 0 else log(summed)
@@ -43,10 +87,15 @@ def weights_again(scores, top, total, scale: float, first, *, causal):
     for row in parallel(scores.shape[0] * rows, _EXPENSIVE * keys):
         h, r = row // rows, row % rows
         seen = seen_keys(r, first, keys, causal)
+        blocks = in_blocks(seen, keys)
         largest, factor = top[h, r], exp(-total[h, r])
-        for j in range(seen):
+        for j in range(0, blocks, _LANES):
+            for k in range(_LANES):
+                weight = exp(scores[h, r, j + k] * scale - largest) * factor
+                scores[h, r, j + k] = weight if j + k < seen else like(0, scores)
+        for j in range(blocks, seen):
             scores[h, r, j] = exp(scores[h, r, j] * scale - largest) * factor
-        for j in range(seen, keys):
+        for j in range(max(blocks, seen), keys):
             scores[h, r, j] = 0
 
 
