@@ -213,7 +213,8 @@ _ATTRIBUTES = {
     "utils.dlpack": "to_dlpack",
     "storage": """BFloat16Storage BoolStorage ByteStorage CharStorage ComplexDoubleStorage ComplexFloatStorage
                   DoubleStorage FloatStorage HalfStorage IntStorage LongStorage QInt32Storage QInt8Storage
-                  QUInt2x4Storage QUInt4x2Storage QUInt8Storage ShortStorage""",
+                  QUInt2x4Storage QUInt4x2Storage QUInt8Storage ShortStorage
+                  Storage""",
 }
 _HOME = {attribute: module for module, names in _ATTRIBUTES.items() for attribute in names.split()}
 

@@ -63,6 +63,7 @@ from .jit import ScriptFunction as ScriptFunction
 from .jit import ScriptModule as ScriptModule
 ShortStorage: Any
 class ShortTensor(Tensor): ...
+Storage: Any
 from ._core.storage import StorageBase as StorageBase
 from ._core.device_objects import Stream as Stream
 from ._symbolic import SymBool as SymBool

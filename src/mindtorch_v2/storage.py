@@ -38,7 +38,7 @@ CLASSES = {
     name: _LegacyStorageMeta(name, (_LegacyStorage,), {"dtype": kind, "__module__": __package__})
     for kind, name in LEGACY_NAMES.items()
 }
-globals().update(CLASSES)
+globals().update(CLASSES, Storage=CLASSES["FloatStorage"])
 
 
 def _dtype_to_storage_type_map() -> dict[Any, str]:

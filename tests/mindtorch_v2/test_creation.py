@@ -365,3 +365,13 @@ def test_sizes_are_read_as_pytorch_reads_them() -> None:
     assert torch.tensor([0j, 1e-323j, -1j], dtype=torch.bool).tolist() == [False, True, True]
     with pytest.raises(TypeError, match="'complex' object cannot be interpreted as an integer"):
         torch.tensor([1j], dtype=torch.int64)
+
+
+@pytest.mark.parametrize("call", ["eye(3, 4", "zeros(3", "full((3,), 2.0", "arange(3", "linspace(0, 1, 3", "rand(3",
+                                  "empty(3"])
+def test_what_is_made_into_out_is_made_on_its_device(call: str) -> None:
+    out = torch.empty(0, device="meta")
+    assert eval(f"torch.{call}, out=out)", {"torch": torch, "out": out}) is out
+    assert out.shape in ((3,), (3, 4)) and out.device.type == "meta"
+    with pytest.raises(RuntimeError, match=r"device type cpu does not match device type of out parameter \(meta\)"):
+        eval(f"torch.{call}, out=out, device='cpu')", {"torch": torch, "out": out})

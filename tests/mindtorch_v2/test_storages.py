@@ -3,6 +3,7 @@
 import io
 import weakref
 
+import numpy as np
 import pytest
 
 import mindtorch_v2 as torch
@@ -96,3 +97,7 @@ def test_storages_of_quantized_types_hold_integers(name: str) -> None:
     storage[:] = 0
     storage[1] = 7
     assert storage.tolist() == getattr(torch, name)([0, 7, 0]).tolist() == [0, 7, 0]
+
+
+def test_the_old_name_of_a_storage_of_floats() -> None:
+    assert torch.Storage is torch.FloatStorage and torch.Storage(np.int64(3)).size() == 3

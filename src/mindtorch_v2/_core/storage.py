@@ -470,8 +470,8 @@ class TypedStorage:
         content = args[0] if args else 0
         if wrap_storage is not None:
             self._untyped_storage = wrap_storage
-        elif isinstance(content, int):
-            self._untyped_storage = UntypedStorage(content * self.dtype.itemsize, device=device)
+        elif isinstance(content, (int, np.integer)):
+            self._untyped_storage = UntypedStorage(int(content) * self.dtype.itemsize, device=device)
         elif isinstance(content, (str, bytes)):
             raise TypeError(f"new(): invalid data type '{type(content).__name__}'")
         else:

@@ -344,7 +344,9 @@ def _cross_entropy_probabilities(self: Any, target: Any, weight: Any, reduction:
         loss = loss * weight.reshape((-1,) + (1,) * (self.dim() - dim - 1))
     if reduction == NONE:
         return loss.sum(dim)
-    return loss.sum() / (self.numel() // classes) if reduction == MEAN else loss.sum()
+    if reduction != MEAN:
+        return loss.sum()
+    return loss.sum() / (self.numel() // classes) if classes else loss.sum() / 0
 
 
 def _cross_entropy_smoothed(self: Any, target: Any, weight: Any, reduction: int, ignore_index: int,

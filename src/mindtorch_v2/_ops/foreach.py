@@ -143,6 +143,10 @@ def _check_zero_dim(number: Tensor) -> None:
 
 
 def _unpacked(scalars: Tensor, count: int) -> list[Any]:
+    if scalars.device.type != "cpu":
+        raise RuntimeError(f"Expected scalars to be on CPU, got {scalars.device} instead.")
+    if not scalars.is_contiguous():
+        raise RuntimeError("Expected scalars to be contiguous.")
     if scalars.dim() != 1:
         raise RuntimeError(f"Expected packed scalar Tensor to be of dimension 1. Got {scalars.dim()} instead.")
     if scalars.numel() != count:

@@ -87,3 +87,17 @@ def test_per_sample_losses_that_ignore_their_target_have_gradients_of_zero():
     grads = torch.func.vmap(torch.func.grad(loss))(scores + 2.0**22, target)
     assert grads[0].tolist() == [0.0, 0.0, 0.0]
     assert grads[1].tolist() == pytest.approx([0.66524094, 0.24472848, -0.90996945], rel=1e-5)
+
+
+def test_the_mean_of_a_loss_without_classes_is_nan():
+    made = torch.nn.functional.cross_entropy(torch.ones(5, 0), torch.ones(5, 0))
+    assert made.isnan().item()
+    assert torch.nn.functional.cross_entropy(torch.ones(5, 0), torch.ones(5, 0), reduction="sum").item() == 0
+
+
+def test_packed_scalars_of_foreach_lie_contiguously_on_the_cpu():
+    tensors = [torch.ones(2), torch.ones(2)]
+    with pytest.raises(RuntimeError, match="Expected scalars to be contiguous"):
+        torch._foreach_addcmul(tensors, tensors, tensors, torch.ones(4)[::2])
+    with pytest.raises(RuntimeError, match="Expected scalars to be on CPU, got meta instead"):
+        torch._foreach_addcmul(tensors, tensors, tensors, torch.ones(2, device="meta"))

@@ -121,3 +121,8 @@ def test_attention_calls_the_functions_of_its_own_module(monkeypatch):
     torch.nn.MultiheadAttention(4, 2)
     monkeypatch.setattr(torch.nn.modules.activation, "constant_", lambda tensor, value: tensor.data.fill_(3))
     assert torch.nn.MultiheadAttention(4, 2).in_proj_bias[0] == 3
+
+
+def test_the_identity_is_made_on_meta_too():
+    assert torch.nn.init.eye_(torch.empty(3, 4, device="meta")).shape == (3, 4)
+    assert [torch.nn.InstanceNorm1d(2)._get_no_batch_dim(), torch.nn.InstanceNorm3d(2)._get_no_batch_dim()] == [2, 4]

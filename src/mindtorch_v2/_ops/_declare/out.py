@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from ..._autograd.node import NotDerived
 from ..._autograd.views import WRITE_TO_INFERENCE, check_inplace, rebase
 from ..._backends.interface import backend_of
-from ..._core.device import channels_last, channels_last_3d
+from ..._core.device import CPU, channels_last, channels_last_3d, device
 from ..._core.dtype import FLOAT, can_cast, dtype, get_default_dtype
 from ..._core.geometry import contiguous_strides
 from ..._core.tensor import Tensor
@@ -138,6 +138,8 @@ def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
                            _TEXTS["exact"].format(c_made=c_name(asked), c_given=c_name(targets[0].dtype)))
     if (rule.types == "any" or makes) and at is not None and asked is None:  # `out` says in which type to compute
         values = [*values[:at], targets[0].dtype, *values[at + 1 :]]
+    if makes and targets[0]._device is not CPU:
+        values = _made_there(operator, values, targets[0])
     for target in targets:
         if target._keys & SPARSE_MASK:
             continue
@@ -323,6 +325,16 @@ def _store(target: Tensor, value: Tensor, elementwise: bool, rule: Out, operands
             return
         backend_of(target._device.type).copy(target, value)
     target._bump_version()
+
+
+def _made_there(operator: Operator, values: Sequence[Any], target: Tensor) -> list[Any]:
+    """The arguments of a function that makes tensors, with the device of what it is to write to."""
+    at = operator.schema.index["device"]
+    asked = None if values[at] is None else device(values[at])
+    if asked is not None and asked.type != target._device.type:
+        raise RuntimeError(f"device type {asked.type} does not match device type of out parameter "
+                           f"({target._device.type})")
+    return [*values[:at], target._device, *values[at + 1 :]]
 
 
 def _lies_by_channels(value: Tensor) -> bool:

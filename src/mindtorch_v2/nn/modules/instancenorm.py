@@ -20,6 +20,9 @@ class _InstanceNorm(_NormBase):
                  bias: bool = True) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
 
+    def _get_no_batch_dim(self) -> int:
+        return self._ranks[0]
+
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         self._check_input_dim(input)
         unbatched = input.dim() == self._ranks[0]
