@@ -159,7 +159,7 @@ def test_spreads_norms_and_sums(shape: tuple[int, ...], kind: torch.dtype) -> No
         assert torch.allclose(torch.nansum(y, dim).cpu(), torch.nansum(x, dim), **tolerance)
         assert torch.allclose(torch.linalg.vector_norm(y[1:], dim=dim).cpu(),
                               torch.linalg.vector_norm(x[1:], dim=dim), **tolerance)
-    assert torch.hash_tensor(y).item() == torch.hash_tensor(x).item()
+    assert torch.hash_tensor(y[1:]).item() == torch.hash_tensor(x[1:]).item()
     with pytest.warns(UserWarning, match="degrees of freedom"):
         assert y[1:2, 1:2].var().isnan()
     with pytest.warns(UserWarning, match="degrees of freedom"):  # at each call
@@ -177,7 +177,7 @@ def test_alignments_of_labels(kind: torch.dtype, zero_infinity: bool) -> None:
     for targets in (labels, together):
         made = []
         for device in ("cpu", "cuda"):
-            given = scores.to(device).requires_grad_()
+            given = scores.clone().to(device).requires_grad_()
             losses = torch.nn.functional.ctc_loss(given.log_softmax(-1), targets.to(device), inputs, lengths,
                                                   reduction="none", zero_infinity=zero_infinity)
             losses.backward(torch.arange(1.0, 5).to(device, kind))

@@ -322,7 +322,8 @@ def _cholesky_inverse_by_parts(self: Any, upper: bool) -> Any:
 
 
 op("cholesky_inverse(Tensor self, bool upper=False) -> Tensor",
-   kernel=computes(_cholesky_inverse_spec, _cholesky_inverse), grad=dict(self=_cholesky_inverse_grad),
+   kernel=computes(_cholesky_inverse_spec, _cholesky_inverse), kernels={"cuda": "solve.cholesky_inverse"},
+   grad=dict(self=_cholesky_inverse_grad),
    decomposition=_cholesky_inverse_by_parts,
    samples=cases(case(POSITIVE), case(POSITIVE, True), case(t(0, 0)),
                  error(RuntimeError, "cholesky_inverse: A must be batches of square matrices", t(2, 3))),

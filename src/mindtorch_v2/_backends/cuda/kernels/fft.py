@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...._ops._declare.rules import Spec
-from ...._ops.fft import BY_COUNT, BY_ROOT, transform_order
+from ...._ops.fft import BY_COUNT, BY_ROOT, PLAIN, transform_order
 from ..array import CudaArray, Layout, array_on, empty, layout_of
 from ..cublas import loaded
 from ..families import copy_array, layout_for
@@ -85,8 +85,12 @@ def _scaling(made: Layout, normalization: int, count: int) -> Launch | None:
 
 
 def _prepared(self: CudaArray, made: Layout, dim: Sequence[int], order: Sequence[int], kind: int, sizes: Sequence[int],
-              normalization: int, direction: int | None, *, overwrites: bool = False) -> Callable | None:
-    """The transform of arrays of a layout, which are brought to the order in which their results lie."""
+              normalization: int, direction: int | None, *, overwrites: bool = False,
+              count: int | None = None) -> Callable | None:
+    """The transform of arrays of a layout, which are brought to the order in which their results lie.
+
+    It is normalized by `count` elements, those of its own dimensions unless others were transformed before.
+    """
     if _library() is None or not 0 < len(dim) <= _MOST or not self.size or not made.size or self.dtype not in (
             *_REAL, *_COMPLEX) or made is not _in_order(made.shape, order, made.dtype):
         return None
@@ -99,7 +103,7 @@ def _prepared(self: CudaArray, made: Layout, dim: Sequence[int], order: Sequence
                                made.dtype.itemsize > (8 if made.dtype in _REAL else 4), direction)
     except LookupError:
         return None
-    scale = _scaling(made, normalization, math.prod(sizes))
+    scale = _scaling(made, normalization, count or math.prod(sizes))
 
     def run(self: CudaArray, *options: Any) -> CudaArray:
         source = self
@@ -150,7 +154,21 @@ def _of_real(self: CudaArray, made: Layout, dim: tuple[int, ...], normalization:
 
 @planned
 def c2r(spec: Spec, self: CudaArray, dim: tuple[int, ...], normalization: int, last_dim_size: int) -> Callable | None:
-    if self.dtype not in _REAL or len(dim) != 1 or self.shape[dim[0]] != last_dim_size // 2 + 1:
+    *others, last = dim
+    if self.dtype not in _REAL or self.shape[last] != last_dim_size // 2 + 1:
         return None
-    return _prepared(self, layout_for(spec), dim, transform_order(self.strides, dim), _C2R, [last_dim_size],
-                     normalization, None, overwrites=True)
+    sizes = [self.shape[d] for d in others]
+    middle, first = self, None
+    if others:
+        order = transform_order(self.strides, tuple(others))
+        layout = _in_order(self.shape, order, self.dtype)
+        middle = array_on(layout, None, 0, self.device)
+        first = _prepared(self, layout, others, order, _C2C, sizes, PLAIN, _INVERSE)
+        if first is None:
+            return None
+    second = _prepared(middle, layout_for(spec), (last,), transform_order(middle.strides, (last,)), _C2R,
+                       [last_dim_size], normalization, None, overwrites=not others,
+                       count=math.prod([*sizes, last_dim_size]))
+    if first is None or second is None:
+        return second
+    return lambda self, *options: second(first(self))

@@ -296,7 +296,7 @@ def _folding(name: str, args: dict[str, Any], layout: Layout, spec: Any) -> Fold
 def folded(operator: Operator) -> Callable:
     """The kernel of a reduction that `_FOLDS` has, maybe by another name."""
     name, infer, slow = operator.schema.base_name, infer_of(operator), generic_kernel(operator)
-    plans: dict[tuple, Folding] = {}
+    plans: dict[tuple, Callable[[CudaArray], CudaArray] | None] = {}  # None for calls that are CuPy's
 
     def kernel(self: Tensor, *options: Any) -> Tensor:
         array = self._array
@@ -304,28 +304,28 @@ def folded(operator: Operator) -> Callable:
             folding = plans[array.layout, options]
         except (KeyError, AttributeError):
             return general(self, *options)
-        return wrap_cuda(folding(array))
+        return slow(self, *options) if folding is None else wrap_cuda(folding(array))
 
     def general(self: Tensor, *options: Any) -> Tensor:
         array, args = self._array, dict(zip(operator.schema.names, (self, *options), strict=True))
         if array.__class__ is not CudaArray or not array.size or self.dtype.is_complex:
             return slow(self, *options)
-        if name in _SPREADS and _freedom(array.shape, args["dim"], args["correction"]) <= 0:  # warned of at each call
-            return slow(self, *options)
-        spec = infer(self, *options)
-        layout = array.layout
-        if not layout.contiguous:
+        folding: Callable[[CudaArray], CudaArray] | None = None
+        # Of too few degrees of freedom `infer` warns, which the other way calls too.
+        if name not in _SPREADS or _freedom(array.shape, args["dim"], args["correction"]) > 0:
             layout = layout_of(array.shape, array.dtype)
-        folding = _folding(name, args, layout, spec)
-        if folding is None:
-            return slow(self, *options)
-        if layout is array.layout:
-            if len(plans) > _LIMIT:
-                plans.clear()
-            plans[layout, options] = folding
-            return wrap_cuda(folding(array))
-        dense = empty(layout, array.device)
-        copy_array(dense, array)
-        return wrap_cuda(folding(dense))
+            folding = _folding(name, args, layout, infer(self, *options))
+            if folding is not None and not array.layout.contiguous:
+                folding = functools.partial(_folded_copy, folding, layout)
+        if len(plans) > _LIMIT:
+            plans.clear()
+        plans[array.layout, options] = folding
+        return slow(self, *options) if folding is None else wrap_cuda(folding(array))
 
     return kernel
+
+
+def _folded_copy(folding: Callable, layout: Layout, array: CudaArray) -> CudaArray:
+    dense = empty(layout, array.device)
+    copy_array(dense, array)
+    return folding(dense)
