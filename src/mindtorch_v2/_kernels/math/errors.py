@@ -2,6 +2,7 @@
 
 from ..language import copysign, erfc, erfcx, exp, float32, float64, fma, function, inf, log, log1p, nan, sqrt
 from .common import polynomial
+from .exponential import exp2_normal_f32
 
 ROOT_HALF, ROOT_2 = 0.7071067811865476, 1.4142135623730951
 # erf(x) / x - 1 of z = x**2 for |x| <= 1
@@ -9,6 +10,8 @@ ERF_F32 = (0.12837917, -0.37612626, 0.11283579, -0.026853347, 0.005187162, -0.00
 ERF_F64 = (0.1283791670955126, -0.3761263890318375, 0.11283791670954857, -0.026866170645072896, 0.005223977624780875,
            -0.0008548326978742633, 0.00012055331036913794, -1.4925593507190661e-05, 1.6460972821184672e-06,
            -1.6350025260055095e-07, 1.465788005199366e-08, -1.1365666624567702e-09, 5.945262640753955e-11)  # fmt: skip
+# log2(erfc(x)) of x - 2 for 1 <= x <= 4, from where on erf(x) is 1; it has to be the nearer the larger erfc(x) is
+ERF_FAR_F32 = (-7.739974, -6.374057, -1.3326939, -0.023786107, 0.0051124617, -0.0010282308, 0.00026772916)
 # exp(x**2) * erfc(x) * (x + 1), less a constant, of t = (x - 2.5) / (x + 2.5) for x >= 1/2
 ERFCX_MIDDLE_F32, ERFCX_MIDDLE_F64 = 0.7378223, 0.7378222742140025
 ERFCX_F32 = (-1.8683194e-08, -0.24704672, 0.076344214, 0.016298255, -0.03152001, 0.014382139, -0.00086881523,
@@ -76,22 +79,19 @@ def exp_of_square(x, sign):
 
 
 @function
-def erf_of(x, near, far):
-    """erf(x), where it is known for |x| <= 1, and erfcx(|x|) beyond."""
-    value = copysign(1.0 - exp_of_square(x, -1.0) * far, x)
-    return near if abs(x) < 1.0 else value
-
-
-@function
 def erf_f32(x):
     """The error function."""
-    return erf_of(x, erf_near_f32(x), erfcx_far_f32(abs(x)))
+    size = abs(x)
+    size = 4.0 if size > 4.0 else size
+    far = copysign(1.0 - exp2_normal_f32(polynomial(size - 2.0, ERF_FAR_F32)), x)
+    return erf_near_f32(x) if size < 1.0 else far
 
 
 @function
 def erf_f64(x):
     """The error function."""
-    return erf_of(x, erf_near_f64(x), erfcx_far_f64(abs(x)))
+    far = copysign(1.0 - exp_of_square(x, -1.0) * erfcx_far_f64(abs(x)), x)
+    return erf_near_f64(x) if abs(x) < 1.0 else far
 
 
 @function

@@ -46,6 +46,14 @@ def scaled_f64(x, n):
 
 
 @function
+def exp2_normal_f32(x):
+    """2**x where that is a normal number."""
+    rounded = x + ROUND_F32
+    r = x - (rounded - ROUND_F32)
+    return fma(r, polynomial(r, EXP2_F32), 1.0) * as_float32((as_int(rounded) - ROUND_BITS_F32 + 127) << 23)
+
+
+@function
 def exp_f32(x):
     """e**x."""
     bounded = 90.0 if x > 90.0 else x
