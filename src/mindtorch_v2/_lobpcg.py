@@ -4,7 +4,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from ._autograd import enable_grad, no_grad
+from ._autograd import enable_grad, is_grad_enabled, no_grad
 from ._core.dtype import finfo
 from ._core.tensor import Tensor
 from ._ops._declare.op import public_functions
@@ -106,12 +106,12 @@ class _Eigenpairs(Function):
         if ctx.generalised:
             raise ValueError("lobpcg.backward does not support backward with B != I yet.")
         A, X = ctx.saved_tensors
-        k = X.shape[-1]
+        k, again = X.shape[-1], is_grad_enabled()  # the gradient is itself derived then
         with enable_grad():
-            A = A.detach().requires_grad_()
+            A = A if again else A.detach().requires_grad_()
             E, V = _linalg["eigh"](A)
             if ctx.largest:
                 E, V = E.flip(-1), V.flip(-1)
             E, V = E[..., :k], V[..., :k]
-            phase = (V.detach().mH @ X).diagonal(0, -2, -1).sgn()
-            return *grad((E, V * phase.unsqueeze(-2)), A, grads), None, None
+            phase = (V.detach().mH @ X.detach()).diagonal(0, -2, -1).sgn()
+            return *grad((E, V * phase.unsqueeze(-2)), A, grads, create_graph=again), None, None
