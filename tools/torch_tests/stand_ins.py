@@ -47,7 +47,7 @@ ANSWERS = {
 }
 # Python of PyTorch that belongs to its tests, or is a table without tensors: it comes from the checkout.
 FROM_CHECKOUT = ("torch.testing._internal", "torch.testing._comparison", "torch.testing._utils", "torch._vendor",
-                 "torch.utils._import_utils")
+                 "torch.utils._import_utils", "torchgen")
 importing = True  # False once tests run
 
 
