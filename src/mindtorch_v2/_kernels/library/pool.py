@@ -11,6 +11,12 @@ def first_inside(start, dilation):
     return start if start >= 0 else start + (dilation - 1 - start) // dilation * dilation
 
 
+@function
+def lanes_inside(shift, lanes, stride, n):
+    """The first of so many lanes whose element `lane * stride + shift` is one of n, and the one behind the last."""
+    return max(0, -(shift // stride)), min(lanes, (n - 1 - shift) // stride + 1)
+
+
 @kernel
 def max_pool(out, indices, x, size_d, size_h, size_w, stride_d, stride_h, stride_w, pad_d, pad_h, pad_w, apart_d,
              apart_h, apart_w, *, lowest, step):
@@ -41,8 +47,7 @@ def max_pool(out, indices, x, size_d, size_h, size_w, stride_d, stride_h, stride
                         if y >= 0 and y < height:
                             for k in range(size_w):
                                 shift = k * apart_w - pad_w + first * step_w
-                                begin = max(0, -(shift // step_w))
-                                end = min(lanes, (width - 1 - shift) // step_w + 1)
+                                begin, end = lanes_inside(shift, lanes, step_w, width)
                                 line = (z * height + y) * width + shift
                                 for lane in range(begin, end):
                                     value = x[plane, z, y, lane * step_w + shift]
@@ -78,8 +83,7 @@ def avg_pool(out, x, size_d, size_h, size_w, stride_d, stride_h, stride_w, pad_d
                 total[lane] = like(0, x)
             for k in range(size_w):
                 shift = k - pad_w + first * stride_w
-                begin = max(0, -(shift // stride_w))
-                end = min(lanes, (width - 1 - shift) // stride_w + 1)
+                begin, end = lanes_inside(shift, lanes, stride_w, width)
                 for z in range(max(start_d, 0), min(start_d + size_d, depth)):
                     for y in range(max(start_h, 0), min(start_h + size_h, height)):
                         for lane in range(begin, end):
@@ -115,8 +119,7 @@ def avg_pool_backward(out, grad, size_d, size_h, size_w, stride_d, stride_h, str
                         share[lane] = grad[plane, d, h, first + lane] / count
                     for k in range(size_w):
                         shift = k - pad_w + first * stride_w
-                        begin = max(0, -(shift // stride_w))
-                        end = min(lanes, (width - 1 - shift) // stride_w + 1)
+                        begin, end = lanes_inside(shift, lanes, stride_w, width)
                         for z in range(max(start_d, 0), min(start_d + size_d, depth)):
                             for y in range(max(start_h, 0), min(start_h + size_h, height)):
                                 for lane in range(begin, end):
