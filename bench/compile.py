@@ -4,14 +4,19 @@
     python bench/compile.py --only chain --rounds 9
     python bench/compile.py --device cuda
 
-With --compiled, and a C++ compiler, `torch.compile` of PyTorch is timed too (its first calls take minutes). Times are
-the least of the rounds: of the processor with one thread, else of the clock. "first" is the first call in a pipeline,
-in processor time of all threads; "peak" the memory that NumPy's arrays take at most in a call, eager and in a pipeline,
-in MB.
+On a GPU the programs are those of gpu_models.py: eager, in both modes of `torch.compile`, and the same in PyTorch; its
+compiled forms are timed for programs whose name matches --theirs, since compiling takes long.
+
+On the CPU, with --compiled and a C++ compiler, `torch.compile` of PyTorch is timed too (its first calls take minutes).
+Times are the least of the rounds: of the processor with one thread, else of the clock. "first" is the first call in a
+pipeline, in processor time of all threads; "peak" the memory that NumPy's arrays take at most in a call, eager and in
+a pipeline, in MB.
 """
 
 import argparse
 import importlib
+import math
+import re
 import shutil
 import time
 import tracemalloc
@@ -40,9 +45,9 @@ def small_operations(torch: Any) -> Callable[[], Any]:
     return run
 
 
-def chain_of_nine(torch: Any, device: str, size: int) -> Callable[[], Any]:
+def chain_of_nine(torch: Any, size: int) -> Callable[[], Any]:
     """Nine pointwise operations on one array."""
-    x = torch.linspace(-2, 2, size, device=device)
+    x = torch.linspace(-2, 2, size)
 
     def run() -> Any:
         y = x * 2 + 1
@@ -53,16 +58,12 @@ def chain_of_nine(torch: Any, device: str, size: int) -> Callable[[], Any]:
     return run
 
 
-def chosen(torch: Any, device: str) -> dict[str, Callable[[], Any]]:
+def chosen(torch: Any) -> dict[str, Callable[[], Any]]:
     """The programs by name."""
     made: dict[str, Callable[[], Any]] = {}
-    if device == "cuda":
-        made["chain of nine, 64 M"] = chain_of_nine(torch, device, 1 << 26)
-        made["chain of nine, 64 K"] = chain_of_nine(torch, device, 1 << 16)
-        return made
     made["1,000 small operations"] = small_operations(torch)
-    made["chain of nine, 1 M"] = chain_of_nine(torch, device, 1 << 20)
-    made["chain of nine, 64 K"] = chain_of_nine(torch, device, 1 << 16)
+    made["chain of nine, 1 M"] = chain_of_nine(torch, 1 << 20)
+    made["chain of nine, 64 K"] = chain_of_nine(torch, 1 << 16)
     for group, names in NAMES.items():
         for name, make in GROUPS.get(group, {}).items():
             if any(name.lower().startswith(wanted.lower()) for wanted in names):
@@ -89,6 +90,10 @@ def timed(run: Callable[[], Any], calls: int, finish: Callable[[], Any], clock: 
     return (clock() - started) / calls * 1e3
 
 
+def nothing() -> None:
+    """What there is to wait for on a CPU."""
+
+
 def peak(run: Callable[[], Any]) -> float:
     """Megabytes that a call takes at most, beyond what was held before."""
     tracemalloc.start()
@@ -101,6 +106,38 @@ def peak(run: Callable[[], Any]) -> float:
     return (most - before) / 1e6
 
 
+def on_gpu(ours: Any, theirs: Any, given: argparse.Namespace) -> None:
+    """Prints the table of a GPU: the least milliseconds of a call, and the first calls of ours in seconds."""
+    from gpu_models import PROGRAMS
+
+    theirs.backends.cudnn.allow_tf32 = ours.backends.cudnn.allow_tf32 = False
+    modes = {"eager": None, "compiled": "default", "reduce-overhead": "reduce-overhead"}
+    columns = [(library, mode) for library in (ours, theirs) for mode in modes]
+    print("| ms | eager | compiled | reduce-overhead | PyTorch | compiled | reduce-overhead | first compiled, s |")
+    print("| --- |" + " ---: |" * 7)
+    for name, make in PROGRAMS.items():
+        if given.only not in name:
+            continue
+        best, first = [math.nan] * len(columns), math.nan
+        for at, (library, mode) in enumerate(columns):
+            if library is theirs and modes[mode] and not re.search(given.theirs, name):
+                continue
+            options = {} if modes[mode] is None else {"compiled": lambda f: library.compile(f, mode=modes[mode])}  # noqa: B023
+            run, finish = make(library, **options), library.cuda.synchronize
+            started = timed(run, 3, finish, time.perf_counter) * 3e-3
+            if (library, mode) == (ours, "compiled"):
+                first = started
+            timed(run, 5, finish, time.perf_counter)
+            calls = max(3, int(60 / timed(run, 3, finish, time.perf_counter)))
+            best[at] = min(timed(run, calls, finish, time.perf_counter) for _ in range(given.rounds))
+            del run
+            ours._dynamo.reset()
+            for module in (ours, theirs):
+                module.cuda.empty_cache()
+        shown = ["" if math.isnan(number) else f"{number:.3f}" for number in (*best, first)]
+        print(f"| {name} | {' | '.join(shown)} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="", help="names that contain this")
@@ -108,6 +145,7 @@ def main() -> None:
     parser.add_argument("--warm", type=int, default=40, help="calls before")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--theirs", default="chain|12 layers|tiny", help="a GPU's programs that PyTorch compiles")
     parser.add_argument("--compiled", action="store_true")
     given = parser.parse_args()
     libraries = {name: importlib.import_module(module) for name, module in
@@ -116,27 +154,28 @@ def main() -> None:
     for library in libraries.values():
         library.set_num_threads(given.threads)
         library.manual_seed(0)
+    if given.device != "cpu":
+        on_gpu(ours, theirs, given)
+        return
     compiles = given.compiled and (shutil.which("g++") or shutil.which("clang++")) is not None
-    clock = time.thread_time if given.threads == 1 and given.device == "cpu" else time.perf_counter
+    clock = time.thread_time if given.threads == 1 else time.perf_counter
     names = ["eager", "pipeline", "PyTorch", *["compiled"] * compiles, "first", "peak", "piped"]
     print(f"{'ms':46}" + "".join(f"{name:>10}" for name in names))
-    own, other = chosen(ours, given.device), chosen(theirs, given.device)
+    own, other = chosen(ours), chosen(theirs)
     for name, run in own.items():
         if given.only not in name:
             continue
         runs = [run, piped(ours, run), other[name]]
         if compiles:
             runs.append(theirs.compile(other[name]))
-        finishes = [getattr(t, given.device).synchronize if given.device != "cpu" else lambda: None
-                    for t in (ours, ours, theirs, theirs)]  # fmt: skip
         best = [float("inf")] * len(runs)
-        first = timed(runs[1], 1, finishes[1], time.process_time)
-        for one, finish in zip(runs, finishes, strict=False):
-            timed(one, given.warm, finish, clock)
-        calls = max(1, int(20 / timed(runs[0], 3, finishes[0], clock)))
+        first = timed(runs[1], 1, nothing, time.process_time)
+        for one in runs:
+            timed(one, given.warm, nothing, clock)
+        calls = max(1, int(20 / timed(runs[0], 3, nothing, clock)))
         for _ in range(given.rounds):
-            for at, (one, finish) in enumerate(zip(runs, finishes, strict=False)):
-                best[at] = min(best[at], timed(one, calls, finish, clock))
+            for at, one in enumerate(runs):
+                best[at] = min(best[at], timed(one, calls, nothing, clock))
         told = [*best, first, peak(runs[0]), peak(runs[1])]
         print(f"{name:46}" + "".join(f"{number:10.3f}" for number in told), flush=True)
 

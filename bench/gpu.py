@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gpu_models import gpt, gpt2_bfloat16_step, gpt_training, resnet50_step, tiny_gpt_step, twelve_layers
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 MILLIONS_64 = 1 << 26
 FAILURES = (RuntimeError, TypeError, ValueError, AttributeError, AssertionError, LookupError, MemoryError)
@@ -168,70 +170,16 @@ def adamw(torch: Any) -> Callable:
     return torch.optim.AdamW(parameters, lr=1e-3).step
 
 
-def gpt(torch: Any, layers: int, width: int, heads: int, vocabulary: int, context: int) -> Any:
-    """A decoder in the manner of GPT-2, with the output tied to nothing."""
-    nn = torch.nn
-
-    class Block(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
-            self.attend, self.join = nn.Linear(width, 3 * width), nn.Linear(width, width)
-            self.widen, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-        def forward(self, x: Any) -> Any:
-            batch, length, _ = x.shape
-            q, k, v = self.attend(self.before(x)).view(batch, length, 3, heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
-            y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.join(y.transpose(1, 2).reshape(batch, length, width))
-            return x + self.narrow(nn.functional.gelu(self.widen(self.between(x))))
-
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.token, self.place = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
-            self.blocks, self.norm = nn.ModuleList([Block() for _ in range(layers)]), nn.LayerNorm(width)
-            self.head = nn.Linear(width, vocabulary, bias=False)
-
-        def forward(self, tokens: Any) -> Any:
-            x = self.token(tokens) + self.place(torch.arange(tokens.shape[1], device=tokens.device))
-            for block in self.blocks:
-                x = block(x)
-            return self.head(self.norm(x))
-
-    torch.manual_seed(0)
-    return Model().to("cuda")
-
-
-def training(torch: Any, model: Any, batch: int, length: int, vocabulary: int, kind: str | None = None,
-             capturable: bool = False) -> Callable:
-    """One step of AdamW on made-up tokens."""
-    tokens = torch.randint(0, vocabulary, (batch, length), device="cuda")
-    target = torch.randint(0, vocabulary, (batch * length,), device="cuda")
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, capturable=capturable)
-
-    def step() -> None:
-        with torch.autocast("cuda", dtype=getattr(torch, kind or "bfloat16"), enabled=kind is not None):
-            scores = model(tokens)
-            loss = torch.nn.functional.cross_entropy(scores.view(batch * length, -1), target)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step
-
-
 @case("tiny GPT step (4 layers of 128, 8 x 64 tokens)", 1.2, 5)
 def tiny_gpt(torch: Any) -> Callable:
-    return training(torch, gpt(torch, 4, 128, 4, 512, 64), 8, 64, 512)
+    return tiny_gpt_step(torch)
 
 
 @case("tiny GPT step captured as a graph, beside PyTorch without", 0.3, 20)
 def tiny_gpt_graph(torch: Any) -> Callable:
-    model = gpt(torch, 4, 128, 4, 512, 64)
     if torch.__name__ == "torch":
-        return training(torch, model, 8, 64, 512)
-    step = training(torch, model, 8, 64, 512, capturable=True)
+        return tiny_gpt_step(torch)
+    step = tiny_gpt_step(torch, capturable=True)
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
         for _ in range(3):
@@ -245,12 +193,17 @@ def tiny_gpt_graph(torch: Any) -> Callable:
 
 @case("GPT-2 small step, 8 x 1,024 tokens, float32", 1.3)
 def gpt2(torch: Any) -> Callable:
-    return training(torch, gpt(torch, 12, 768, 12, 50257, 1024), 8, 1024, 50257)
+    return gpt_training(torch, gpt(torch, 12, 768, 12, 50257, 1024), 8, 1024, 50257)
 
 
 @case("GPT-2 small step, 8 x 1,024 tokens, bfloat16 autocast", 1.3)
 def gpt2_half(torch: Any) -> Callable:
-    return training(torch, gpt(torch, 12, 768, 12, 50257, 1024), 8, 1024, 50257, "bfloat16")
+    return gpt_training(torch, gpt(torch, 12, 768, 12, 50257, 1024), 8, 1024, 50257, kind="bfloat16")
+
+
+case("GPT-2 small step, 8 x 1,024 tokens, bfloat16 parameters", 1.0)(gpt2_bfloat16_step)
+case("ResNet-50 step, 64 images, bfloat16 autocast, channels last", 1.0)(resnet50_step)
+case("forward pass of 12 layers, 128 tokens, bfloat16", 1.0, 10)(twelve_layers)
 
 
 for _name, _channels, _size, _kernel, _step in (("3 x 3, 64 channels, 56 x 56", 64, 56, 3, 1),

@@ -345,12 +345,16 @@ class _Plain:
 OF_EVERY_CLASS = {*vars(_Plain), "__annotations__", "__slotnames__"}
 
 
+def class_body(module: str, name: str) -> list[ast.stmt]:
+    """What stands in the text of a class of `_core`."""
+    tree = ast.parse((PACKAGE / f"_core/{module}.py").read_text())
+    return next(node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
+
+
 def methods_stub() -> str:
     """`_tensor_methods.pyi`: what Tensor has beyond the text of its class."""
-    tree = ast.parse((PACKAGE / "_core/tensor.py").read_text())
-    own = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Tensor")
     static: set[str] = set()
-    for node in own.body:
+    for node in class_body("tensor_base", "TensorBase") + class_body("tensor", "Tensor"):
         if isinstance(node, (ast.FunctionDef, ast.AnnAssign)):
             static.add(node.name if isinstance(node, ast.FunctionDef) else node.target.id)  # type: ignore[union-attr]
         elif isinstance(node, ast.Assign):

@@ -153,7 +153,7 @@ def is_anomaly_check_nan_enabled() -> bool:
 
 
 _documentation.explain("torch", globals())
-_documentation.explain("Tensor", vars(Tensor))
+_documentation.explain("Tensor", {**vars(Tensor.__base__), **vars(Tensor)})
 
 # Loaded when first asked for: importing the package pays for tensors and operators only.
 _SUBMODULES = frozenset("""

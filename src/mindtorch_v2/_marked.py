@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ._core import tensor as _tensor
+from ._core import tensor_base as _tensor_base
 from ._core.marks import MathView, is_conjugated, is_negated, is_shared, leave, marked, share
-from ._core.tensor import Tensor, fields_of
+from ._core.tensor import Tensor
+from ._core.tensor_base import fields_of
 from ._dispatch.keys import BACKENDS, CPU_MASK, MARKED_MASK, DispatchKey
 from ._dispatch.registry import Operator, PerKeys, registry
-from ._ops._declare.families import View
+from ._ops._declare.view_family import View
 
 _AS_REAL = ("view_as_real doesn't work on unresolved conjugated tensors.  To resolve the conjugate tensor so you can "
             "view it as real, use self.resolve_conj(); however, be warned that the resulting tensor will NOT alias the "
@@ -161,4 +162,4 @@ def _view_kernel(operator: Operator) -> Callable:
 def attach() -> None:
     """Gives all operators a kernel for the Marked key."""
     registry.register_for_all(DispatchKey.Marked, PerKeys(_kernel))
-    _tensor.own_memory.append(own_memory)
+    _tensor_base.own_memory.append(own_memory)

@@ -14,9 +14,9 @@ import mindtorch_v2 as torch
 
 from ._compat.old_names import per_channel_affine, per_tensor_affine, qscheme
 from ._core.dtype import NAMES
+from ._core.geometry import wrapped_dim
 from ._core.printing import _contents, _joined
 from ._core.storage import TypedStorage
-from ._core.tensor import wrapped_dim
 from ._core.wrapper_subclass import make_wrapper_subclass
 
 __all__ = ["QuantizedTensor", "choose_qparams", "dequantize", "fake_quantize_per_channel_affine",

@@ -10,6 +10,7 @@ from typing import Any
 from ._core.device import Size
 from ._core.dtype import dtype
 from ._core.tensor import Tensor
+from ._core.tensor_base import TensorBase
 from ._dispatch.callers import call_torch_function
 from ._dispatch.keys import PYTHON_MASK, changed_modes, modes, unusual
 from ._dispatch.python_key import call_function_mode
@@ -99,10 +100,14 @@ def overridable(function: Callable) -> Callable:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        asks = unusual.threads
+        asks = unusual.threads and modes.masks[0] & PYTHON_MASK
         for value in args:
             if value.__class__ not in _NEVER_ASKED:
                 asks = True
+        if kwargs:
+            for value in kwargs.values():
+                if value.__class__ not in _NEVER_ASKED:
+                    asks = True
         if asks:
             given = (*args, *kwargs.values())
             if has_torch_function(given):
@@ -180,6 +185,11 @@ def get_default_nowrap_functions() -> set[Callable]:
     return {Tensor.grad.__get__, Tensor.grad_fn.__get__}
 
 
+def _tensor_members() -> dict[str, Any]:
+    """What Tensor itself has, and the base that gives it its fields."""
+    return {**vars(TensorBase), **vars(Tensor)}
+
+
 @functools.cache
 def get_overridable_functions() -> dict[Any, list[Callable]]:
     """The functions that ask their arguments, by where they are found."""
@@ -190,7 +200,7 @@ def get_overridable_functions() -> dict[Any, list[Callable]]:
             f for name, f in members.items()
             if inspect.isfunction(f) and not name.startswith("_") and f not in get_ignored_functions()
             and getattr(f, "__module__", "").startswith(str(__package__))]
-    found[Tensor] = [f for f in vars(Tensor).values() if inspect.isfunction(f)]
+    found[Tensor] = [f for f in _tensor_members().values() if inspect.isfunction(f)]
     return found
 
 
@@ -203,7 +213,7 @@ def get_testing_overrides() -> dict[Callable, Callable]:
 def _names() -> tuple[dict[Any, str], set[Any]]:
     named: dict[Any, str] = {}
     methods: set[Any] = set()
-    for name, member in vars(Tensor).items():
+    for name, member in _tensor_members().items():
         if isinstance(member, property):
             named[member.fget] = f"torch.Tensor.{name}.__get__"
             methods.add(member.fget)

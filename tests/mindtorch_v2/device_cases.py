@@ -13,7 +13,7 @@ from operator_cases import Call, Declaration
 
 import mindtorch_v2 as torch
 from mindtorch_v2._dispatch.dispatcher import dispatch
-from mindtorch_v2._ops._declare.families import Composite
+from mindtorch_v2._ops._declare.composites import Composite
 
 # Errors that the CPU finds in the data; a device is not waited for to look at it.
 FOUND_IN_DATA = ("out of bounds", "out of range", "ZeroDivisionError", "bincount only supports", "is not finite",

@@ -367,3 +367,12 @@ def test_nothing_is_held_after_a_call():
     del x
     gc.collect()
     assert [ref() for ref in seen] == [None, None]
+
+
+def test_sizes_do_not_count_as_recompilations_unless_they_are_to_be_fixed(caplog: pytest.LogCaptureFixture) -> None:
+    for dynamic, told in ((None, False), (True, False), (False, True)):
+        caplog.clear()
+        f = torch.compile(lambda x: torch.relu(x + 1).sum(-1), backend=lambda gm, inputs: gm.forward, dynamic=dynamic)
+        for size in range(2, 14):
+            assert f(torch.ones(size, 3)).tolist() == [6.0] * size
+        assert ("hit config.recompile_limit (8)" in caplog.text) is told

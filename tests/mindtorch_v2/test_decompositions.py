@@ -17,7 +17,7 @@ import mindtorch_v2 as torch
 from mindtorch_v2._dispatch.callers import call_bound
 from mindtorch_v2._dispatch.keys import CPU_MASK, DispatchKey
 from mindtorch_v2._dispatch.registry import registry
-from mindtorch_v2._ops._declare.families import Composite, decomposed
+from mindtorch_v2._ops._declare.composites import Composite, decomposed
 from mindtorch_v2._ops._declare.op import DECLARATIONS
 
 DECOMPOSED = {name: d for name, d in DECLARATIONS.items() if d.decomposition is not None}

@@ -157,6 +157,21 @@ def test_index_reduce_checks_its_dimension_first():
         torch.tensor(1.0).index_reduce(0, places, torch.ones(1), "amax")
 
 
+def test_index_reduce_is_an_operator_of_its_own():
+    target = torch.arange(6.0).reshape(2, 3).requires_grad_()
+    source = torch.tensor([[2.0, 3.0], [4.0, 5.0]], requires_grad=True)
+    places = torch.tensor([2, 0])
+    for _ in range(20):  # compiled kernels take over
+        made = target.index_reduce(1, places, source, "prod")
+    assert made.tolist() == [[0.0, 1.0, 4.0], [15.0, 4.0, 20.0]] and made.grad_fn.name() == "IndexReduceBackward0"
+    assert [g.tolist() for g in torch.autograd.grad(made.sum(), (target, source))] == [
+        [[3.0, 1.0, 2.0], [5.0, 1.0, 4.0]], [[2.0, 0.0], [5.0, 3.0]]]  # fmt: skip
+    alone = target.detach().index_reduce(1, torch.tensor([2, 2]), source.detach(), "mean", include_self=False)
+    assert alone.tolist() == [[0.0, 1.0, 2.5], [3.0, 4.0, 4.5]]
+    with pytest.raises(IndexError, match="index out of range in self"):
+        target.index_reduce(1, torch.tensor([3, 0]), source, "prod")
+
+
 def test_distinct_slices_with_nan_stay_apart():
     nan = math.nan
     made, inverse, counts = torch.unique(torch.tensor([nan, 0, 0, nan, nan, 1]), dim=0, return_inverse=True,

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import mindtorch_v2 as torch
-from mindtorch_v2._backends.cpu import convolution, rows
+from mindtorch_v2._backends.cpu import convolution, row_sums
 from mindtorch_v2.nn import functional as F
 
 aten = torch.ops.aten
@@ -187,11 +187,11 @@ def test_products_with_scipys_matrices_look_at_their_indices():
     table = np.ones((3, 2), np.float32)
     for wrong in (-1, 3, 2**40):
         with pytest.raises(IndexError, match="out of range"):
-            rows.summed_rows(np.array([0, wrong]), table[:2], 3)
+            row_sums.summed_rows(np.array([0, wrong]), table[:2], 3)
         with pytest.raises(IndexError, match="out of range"):
-            rows.bag_sums(table, np.array([0, wrong]), np.array([0, 2]), None)
+            row_sums.bag_sums(table, np.array([0, wrong]), np.array([0, 2]), None)
         with pytest.raises(IndexError, match="out of range"):
-            rows.bag_sums(table, np.array([0, 1]), np.array([0, wrong, 2]), None)
+            row_sums.bag_sums(table, np.array([0, 1]), np.array([0, wrong, 2]), None)
 
 
 def test_sparse_products_look_at_their_indices():

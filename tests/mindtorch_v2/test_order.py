@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mindtorch_v2 as torch
-from mindtorch_v2._backends.cpu.rows import by_rows
+from mindtorch_v2._backends.cpu.row_sums import by_rows
 from mindtorch_v2._kernels.library import select
 
 RNG = np.random.default_rng(4)
@@ -157,3 +157,11 @@ def test_medians_are_those_of_equal_elements_in_their_order(length):
     for _ in range(2):
         np.testing.assert_array_equal(x.median(1)[1].numpy(), np.argsort(array, 1, kind="stable")[:, middle])
         np.testing.assert_array_equal(x.t().nanmedian(0)[1].numpy(), np.argsort(array, 1, kind="stable")[:, middle])
+
+
+def test_quantiles_lie_as_in_pytorch_where_dimensions_are_kept() -> None:
+    x, q = torch.randn(5, 33, 4), torch.tensor([0.1, 0.5, 0.9])
+    assert torch.quantile(x, 0.3, 0, True).stride() == (132, 4, 1)
+    for each in (x, x.transpose(0, 2), x.clone().requires_grad_()):
+        assert torch.quantile(each, q, None, True).stride() == (1, 3, 3, 3)
+    assert torch.quantile(x.transpose(0, 2), q, 2, True).stride() == (1, 99, 3, 3)

@@ -244,3 +244,16 @@ def test_what_makes_tensors_on_the_default_device_is_not_planned() -> None:
         tried(torch.arange, 3)
     assert tried(lambda: torch.arange(3, device="cpu")).tolist() == [0, 1, 2]
     assert torch.arange(3).tolist() == [0, 1, 2]
+
+
+def test_an_argument_that_may_not_need_grad_is_asked_each_time() -> None:
+    scores, classes, weight = torch.rand(3, 4), torch.tensor([0, 3, 1]), torch.rand(4)
+    for loss in (torch.nn.functional.multi_margin_loss, torch.nn.functional.nll_loss):
+        kept = weight.clone()
+        for _ in range(12):
+            loss(scores, classes, weight=kept)
+        kept.requires_grad_()
+        with pytest.raises(RuntimeError, match="is not differentiable with respect to argument 'weight'"):
+            loss(scores, classes, weight=kept)
+        with torch.no_grad():
+            loss(scores, classes, weight=kept)

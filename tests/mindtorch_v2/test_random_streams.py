@@ -10,8 +10,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import mindtorch_v2 as torch
+from mindtorch_v2._backends.cpu.jit import calls, machine
 from mindtorch_v2._core import random as _random
 from mindtorch_v2._core.random import Generator
+from mindtorch_v2._kernels.library import random as kernels
+from mindtorch_v2._kernels.library.random import shuffled
 
 GOLDEN = np.load(pathlib.Path(__file__).parent / "golden" / "random_streams.npz")
 STEPS = json.loads(GOLDEN["steps"].tobytes())
@@ -150,3 +154,179 @@ def test_strided_tensors_are_filled_in_memory_order(axes: tuple[int, ...]) -> No
 def test_impossible_parameters_are_refused(call, message: str) -> None:
     with pytest.raises(RuntimeError, match=message):
         call(Generator())
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 1000])
+def test_the_kernel_of_randperm_swaps_as_the_loop_in_python_does(count: int) -> None:
+    made = np.empty(count, np.int64)
+    shuffled(made, Generator().manual_seed(count).words(max(count - 1, 0)))
+    assert made.tolist() == _random.randperm(Generator().manual_seed(count), count).tolist()
+    assert sorted(made.tolist()) == list(range(count))
+
+
+# ---- draws by loops in Python, by kernels run as Python and by their machine code --------------------------------
+
+NUMBERS = np.arange(200) / 5
+TABLE = (NUMBERS + 1).reshape(10, 20)
+DRAWS = {
+    "poisson": lambda g: _random.poisson(g, NUMBERS),
+    "poisson_large": lambda g: _random.poisson(g, NUMBERS * 1e4),
+    "binomial": lambda g: _random.binomial(g, np.floor(NUMBERS), NUMBERS / 40),
+    "binomial_many": lambda g: _random.binomial(g, np.floor(NUMBERS * 50), NUMBERS / 40),
+    "gamma": lambda g: _random.standard_gamma(g, NUMBERS / 20),
+    "again": lambda g: _random.multinomial(g, TABLE, 30, True),
+    "once": lambda g: _random.multinomial(g, TABLE, 5),
+    "turned": lambda g: _random.multinomial(g, TABLE.T, 5),
+}
+# Of the seeds 1, 2, 3, with PyTorch: the sum of what was drawn times its place, from 1 on, and the next of `rand`.
+RECORDED = {
+    "poisson": [(540078.0, 0.916400134563446), (544746.0, 0.793891429901123), (533475.0, 0.6561599373817444)],
+    "poisson_large": [
+        (5333464913.0, 0.7675365805625916),
+        (5332443327.0, 0.11588883399963379),
+        (5334116967.0, 0.06146460771560669),
+    ],
+    "binomial": [(392660.0, 0.7451272010803223), (399111.0, 0.8643484115600586), (397229.0, 0.678952693939209)],
+    "binomial_many": [
+        (19944366.0, 0.4735678434371948),
+        (19924960.0, 0.06872338056564331),
+        (19910890.0, 0.29466259479522705),
+    ],
+    "gamma": [
+        (26795.06789063954, 0.740064263343811),
+        (28610.996811729736, 0.9357606768608093),
+        (28077.12208080244, 0.3060627579689026),
+    ],
+    "again": [(453116.0, 0.8358254432678223), (420598.0, 0.4622260332107544), (450555.0, 0.5679980516433716)],
+    "once": [(11419.0, 0.2450864315032959), (11235.0, 0.311412513256073), (13446.0, 0.5487801432609558)],
+    "turned": [(30710.0, 0.2450864315032959), (28954.0, 0.311412513256073), (26292.0, 0.5487801432609558)],
+}
+LOOPS, KERNELS, COMPILED = "loops", "kernels", "compiled"
+ALL_WAYS = [
+    LOOPS,
+    KERNELS,
+    pytest.param(COMPILED, marks=pytest.mark.skipif(not machine.available(), reason="needs llvmlite")),
+]
+
+
+def take(way: str, monkeypatch) -> None:
+    """Has the draws made in one of the ways from here on."""
+
+    def launch(written, **constants):
+        def launched(*args) -> bool:
+            if way == LOOPS:
+                return False
+            if way == COMPILED:
+                assert calls.launched(written, *args, **constants)
+                return True
+            with np.errstate(all="ignore"):
+                written(*args, **constants)
+            return True
+
+        return launched
+
+    monkeypatch.setattr(calls, "_AT_ONCE", True)
+    monkeypatch.setattr(
+        _random,
+        "_SAMPLED",
+        {family: launch(kernels.sampled, family=family) for family in ("poisson", "binomial", "gamma")},
+    )
+    monkeypatch.setattr(_random, "_UNFIT", launch(kernels.find_unfit))
+    monkeypatch.setattr(_random, "_CATEGORIES", launch(kernels.categories))
+    monkeypatch.setattr(_random, "_LARGEST_FIRST", launch(kernels.largest_first))
+
+
+@pytest.mark.parametrize("way", ALL_WAYS)
+@pytest.mark.parametrize("name", DRAWS)
+def test_each_way_draws_pytorchs_numbers_and_as_many(name: str, way: str, monkeypatch) -> None:
+    take(way, monkeypatch)
+    for seed, (total, after) in enumerate(RECORDED[name], 1):
+        generator = Generator().manual_seed(seed)
+        drawn = DRAWS[name](generator)
+        places = np.arange(1, drawn.size + 1).reshape(drawn.shape)
+        np.testing.assert_allclose((drawn * places).sum(), total, rtol=1e-12 if name == "gamma" else 0)
+        assert float(_random.uniform(generator, (1,), np.dtype(np.float32))[0]) == after
+
+
+@pytest.mark.parametrize("way", [KERNELS, *ALL_WAYS[2:]])
+@pytest.mark.parametrize("count", [0, 1, 16, 17, 700])
+def test_the_ways_leave_the_generator_at_the_same_place(count: int, way: str, monkeypatch) -> None:
+    def made() -> tuple[list[np.ndarray], list[int]]:
+        generator = Generator().manual_seed(count)
+        _random.normal(generator, (3,), np.dtype(np.float64))  # the second normal of a pair is kept
+        shapes = _random.uniform(generator, (count,), np.dtype(np.float64), 0, 4)
+        shapes[5:7], shapes[9:10] = 0, -1
+        whole = np.floor(shapes * 9)
+        weights = abs(whole + 1)[None].astype(np.float16)  # with ties
+        drawn, states = [], []
+        for draw in (
+            lambda: _random.standard_gamma(generator, shapes.astype(np.float32)),
+            lambda: _random.poisson(generator, abs(shapes) * 9),
+            lambda: _random.binomial(generator, whole * 20, abs(shapes) / 5),
+            lambda: _random.multinomial(generator, weights, 5, True) if count else np.empty(0),
+            lambda: _random.multinomial(generator, weights, 11) if count > 10 else np.empty(0),
+        ):
+            drawn.append(draw())
+            states.append(state_checksum(generator))
+        return drawn, states
+
+    take(LOOPS, monkeypatch)
+    expected, states = made()
+    take(way, monkeypatch)
+    ours, own_states = made()
+    assert own_states == states
+    for mine, other in zip(ours, expected, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=0 if way == COMPILED else 1e-12)
+
+
+@pytest.mark.parametrize("way", ALL_WAYS)
+def test_sums_without_weight_and_numbers_that_are_none_are_found(way: str, monkeypatch) -> None:
+    take(way, monkeypatch)
+    generator = Generator().manual_seed(0)
+    before = state_checksum(generator)
+    for replacement in (False, True):
+        for row, message in (
+            ([0.0, 0, 0], "sum of probabilities"),
+            ([1, np.nan, 2], "nan|< 0"),
+            ([1, np.inf, 2], "inf"),
+            ([-1, 2, 3], "< 0"),
+        ):
+            with pytest.raises(RuntimeError, match=message):
+                _random.multinomial(generator, np.array([[1.0, 2, 3], row]), 2, replacement)
+    assert state_checksum(generator) == before
+
+
+@pytest.mark.parametrize("way", ALL_WAYS)
+def test_the_first_of_equal_keys_comes_first_and_nan_last(way: str, monkeypatch) -> None:
+    take(way, monkeypatch)
+    monkeypatch.setattr(_random, "exponential", lambda generator, shape, dtype: lengths)
+    lengths = np.array([[0.0, 1, 2, 1, 0, 4, 4, 0]])
+    weights = np.array([[0.0, 1, 4, 1, 3, 0, 0, 0]])
+    with np.errstate(all="ignore"):
+        assert _random.multinomial(Generator(), weights, 8).tolist() == [[4, 2, 1, 3, 5, 6, 0, 7]]
+
+
+def test_rates_beyond_whole_numbers_give_the_least_one() -> None:
+    assert set(_random.poisson(Generator(), np.array([np.inf, 1e20] * 20)).tolist()) == {-(2.0**63)}
+
+
+@pytest.mark.parametrize(("kind", "name"), [(torch.float16, "Half"), (torch.bfloat16, "BFloat16")])
+def test_binomial_of_16_bits_is_refused(kind: torch.dtype, name: str) -> None:
+    with pytest.raises(NotImplementedError, match=f"\"binomial_cpu\" not implemented for '{name}'"):
+        torch.binomial(torch.ones(3, dtype=kind), torch.ones(3, dtype=kind))
+
+
+@pytest.mark.parametrize("extent", [1, 2, 3, 10, 65537, (1 << 28) - 1])
+def test_whole_numbers_are_the_remainders_of_words(extent: int, monkeypatch) -> None:
+    monkeypatch.setattr(calls, "_AT_ONCE", True)
+    last = (1 << 32) // extent * extent
+    words = {0, 1, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, extent - 1, extent, extent + 1, last - 1, last, last + 1}
+    given = np.array(sorted(word for word in words if word < 1 << 32), np.uint64)
+    expected = [int(word) % extent - 3 for word in given]
+    made = np.empty(len(given), np.int64)
+    kernels.integers(made, given, extent, -3, 1 / extent)
+    assert made.tolist() == expected
+    if machine.available():
+        made[...] = 0
+        assert calls.launched(kernels.integers, made, given, extent, -3, 1 / extent)
+        assert made.tolist() == expected

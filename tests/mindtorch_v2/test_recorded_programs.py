@@ -33,7 +33,8 @@ from mindtorch_v2._backends.cuda.written import _OTHERS, preparing, source_of, s
 from mindtorch_v2._core.dtype import REDUCED
 from mindtorch_v2._dispatch.keys import CPU_MASK
 from mindtorch_v2._kernels.language import flat
-from mindtorch_v2._ops._declare.families import ArrayFamily, Parts, Pointwise
+from mindtorch_v2._ops._declare.composites import Parts
+from mindtorch_v2._ops._declare.families import ArrayFamily, Pointwise
 from mindtorch_v2._ops._declare.op import DECLARATIONS
 
 RECORDED = {name: d for name, d in samples.sampled().items()
@@ -247,7 +248,8 @@ def test_what_prepares_calls_of_the_cpu_prepares_them_for_cuda_too() -> None:
 
 
 def test_loops_whose_turns_do_not_meet_are_spread_out() -> None:
-    from mindtorch_v2._kernels.language import kernel, like, parallel, read
+    from mindtorch_v2._kernels.language import kernel, like, parallel
+    from mindtorch_v2._kernels.reader import read
 
     @kernel
     def apart(out, x):

@@ -15,7 +15,8 @@ import numpy as np
 import mindtorch_v2 as torch
 from mindtorch_v2._backends.interface import backend_of
 from mindtorch_v2._dispatch.registry import Operator, registry
-from mindtorch_v2._ops._declare.families import Composite, Pointwise
+from mindtorch_v2._ops._declare.composites import Composite
+from mindtorch_v2._ops._declare.families import Pointwise
 from mindtorch_v2._ops._declare.formulas import TENSORS
 from mindtorch_v2._ops._declare.op import PUBLIC, Declaration, function_of
 from mindtorch_v2._ops._declare.samples import Case, TensorSample

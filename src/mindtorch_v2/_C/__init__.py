@@ -14,7 +14,8 @@ from .._core.marks import is_negated as _is_negated
 from .._core.marks import is_shared as _is_shared
 from .._core.marks import marked as _marked
 from .._core.storage import StorageBase  # noqa: F401 - by this name
-from .._core.tensor import Tensor, TensorBase, _disabled_torch_dispatch_impl, _disabled_torch_function_impl
+from .._core.tensor import Tensor, _disabled_torch_dispatch_impl, _disabled_torch_function_impl
+from .._core.tensor_base import TensorBase
 from .._dispatch.function_schema import FunctionSchema, parse_schema  # noqa: F401 - by these names
 from .._dispatch.keys import (
     AUTOGRAD_MASK,

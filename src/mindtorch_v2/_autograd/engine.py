@@ -12,13 +12,11 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any
 
-from numpy import ndarray
-
 from .._core.allocation import out_of_memory
 from .._core.device import contiguous_format
 from .._core.dtype import COMPLEX, OF_ARRAY
 from .._core.geometry import is_dense
-from .._core.gradient_memory import OWN_REFERENCES, is_ours, owns_memory, summed_to
+from .._core.gradient_memory import OWN_REFERENCES, contiguous_copy, is_ours, owns_memory, summed_to
 from .._core.tensor import wrap
 from .._core.warn import warn_once
 from .._dispatch.keys import (
@@ -528,7 +526,7 @@ def accumulate(leaf: Any, grad: Any) -> None:
         else:
             # Of a gradient that nobody else holds, the version is as if it was taken itself, which PyTorch does.
             alone = sys.getrefcount(grad) < OWN_REFERENCES and not grad._keys & INFERENCE_MASK
-            copy = _contiguous_copy(grad, leaf)
+            copy = contiguous_copy(grad, leaf)
             if copy is not None:
                 alone = alone and grad._array.strides == leaf._array.strides
             else:
@@ -577,19 +575,6 @@ def _sparse_sum(old: Any, grad: Any) -> Any:
 def _lies_as(grad: Any, leaf: Any) -> bool:
     """Whether a gradient has the leaf's strides, or is contiguous where the leaf's are not dense."""
     return grad.is_contiguous() if leaf._empty_like_layout() is None else grad.stride() == leaf.stride()
-
-
-def _contiguous_copy(grad: Any, leaf: Any) -> Any:
-    """A copy of a gradient for a leaf that is contiguous, both on the host; None for others, or if a mode watches."""
-    array = grad._array
-    if array.__class__ is not ndarray or leaf._array.__class__ is not ndarray or not array.size or modes.masks[0]:
-        return None
-    array = array.copy()
-    if array.strides != leaf._array.strides or array.dtype is not leaf._array.dtype:
-        return None
-    made = wrap(array)
-    made._counter = VersionCounter(1)  # as of memory that was copied to
-    return made
 
 
 def _copy_like(grad: Any, leaf: Any) -> Any:

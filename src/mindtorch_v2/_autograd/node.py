@@ -255,6 +255,8 @@ class SavedOutput:
             counter = tensor._counter = VersionCounter()
         self._counter, self.nr, self.array, self.kind = counter, nr, tensor._array, tensor.__class__
         keys = tensor._keys
+        if self.array.__class__ is Deferred:
+            self.array.trace.saves = True
         if keys == CPU_MASK and tensor._storage is None:
             self.fields = None
         elif keys & TORCH_DISPATCH_MASK:  # a tensor that its class answers for

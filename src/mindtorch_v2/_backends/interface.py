@@ -136,3 +136,11 @@ def register(backend: Backend) -> None:
     _known[backend.type] = backend
     DEVICE_MASKS[backend.type] = PRIVATE_MASK
     _device.add_type(backend.type)
+
+
+def pins_memory() -> bool:
+    """Whether there is a device that page-locked memory is for."""
+    from .cuda.runtime import is_available
+    from .npu.runtime import why_unavailable
+
+    return is_available() or why_unavailable() is None

@@ -171,8 +171,8 @@ def attach() -> None:
     kept: dict[str, Any] = {
         "__pos__": lambda self: self, "__nonzero__": Tensor.__bool__, "__long__": Tensor.__int__,
         "__div__": lambda self, other: self / other, "__idiv__": lambda self, other: self.div_(other),
-        "const_data_ptr": Tensor.data_ptr, "dequantize": _dequantized, "resize": _resized,
-        "resize_as": _resized_as, "storage_type": _storage_type, "to_mkldnn": _to_mkldnn, "module_load": _module_load,
+        "dequantize": _dequantized, "resize": _resized, "resize_as": _resized_as, "storage_type": _storage_type,
+        "to_mkldnn": _to_mkldnn, "module_load": _module_load,
         "grad_dtype": property(_grad_dtype, _set_grad_dtype), "name": property(lambda self: None),
         "volatile": property(lambda self: False), **{kind: _moved_to(kind) for kind in ("ipu", "mtia", "xpu")},
         **{name: function for name, function in REMOVED.items() if name != "matrix_rank"},
@@ -180,5 +180,5 @@ def attach() -> None:
            q_per_channel_scales q_per_channel_zero_points qscheme""".split()},
         **{name: absent_function(f"torch.Tensor.{name}") for name in "reinforce to_padded_tensor".split()}}
     for name, value in kept.items():
-        if name not in vars(Tensor):
+        if not hasattr(Tensor, name):
             setattr(Tensor, name, value)

@@ -5,7 +5,7 @@ from typing import Any
 
 
 class Machine:
-    """`prepare(name, **constants)` gives the launch of a kernel of _kernels/library; None without machine code."""
+    """`prepare(name, hurried, **constants)` gives the launch of a kernel of the library; None without machine code."""
 
     prepare: Callable[..., Callable[..., bool]] | None = None
 
@@ -13,10 +13,10 @@ class Machine:
 machine = Machine()
 
 
-def launching(name: str, **constants: Any) -> Callable[..., bool]:
+def launching(name: str, *, hurried: bool = False, **constants: Any) -> Callable[..., bool]:
     """The launch of a kernel on arrays and numbers, which says whether it ran as machine code.
 
-    "random.below" is `below` of random.py in _kernels/library.
+    "random.below" is `below` of random.py in _kernels/library; a hurried one takes over soon, from what takes long.
     """
     known: Callable[..., bool] | None = None
 
@@ -25,7 +25,7 @@ def launching(name: str, **constants: Any) -> Callable[..., bool]:
         if known is None:
             if machine.prepare is None:
                 return False
-            known = machine.prepare(name, **constants)
+            known = machine.prepare(name, hurried, **constants)
         return known(*args)
 
     return launch

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .._backends import pins_memory
+from .._backends.interface import pins_memory
 from .._dispatch.argument_checks import expected
 from .._dispatch.callers import call_bound, is_of_pytorch
 from .._dispatch.keys import AUTOGRAD_MASK, INFERENCE_MASK, TORCH_DISPATCH_MASK, modes

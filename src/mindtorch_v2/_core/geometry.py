@@ -84,3 +84,26 @@ class Steps(NamedTuple):
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
     groups: int = 1
+
+
+def element_strides(array: Any) -> tuple[int, ...]:
+    """Strides in elements. NumPy gives a fresh empty array zero strides; PyTorch gives it contiguous ones."""
+    itemsize = array.itemsize
+    if not array.size and not any(array.strides):
+        return contiguous_strides(array.shape)
+    return tuple([s // itemsize for s in array.strides])
+
+
+def proper_dim(dim: int, ndim: int) -> int:
+    """`dim` counted from the front, of a tensor that must have dimensions."""
+    if not ndim:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    return wrapped_dim(dim, ndim)
+
+
+def wrapped_dim(dim: int, ndim: int) -> int:
+    """`dim` counted from the front; a 0-dim tensor takes 0 and -1."""
+    limit = ndim or 1
+    if -limit <= dim < limit:
+        return dim + limit if dim < 0 else dim
+    raise IndexError(f"Dimension out of range (expected to be in range of [{-limit}, {limit - 1}], but got {dim})")

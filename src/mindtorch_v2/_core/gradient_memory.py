@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from .._autograd.node import VersionCounter
 from .._backends.meta import MetaArray
-from .._dispatch.keys import FUNC_MASK, MARKED_MASK, REQUIRES_GRAD, TORCH_DISPATCH_MASK
+from .._dispatch.keys import FUNC_MASK, MARKED_MASK, REQUIRES_GRAD, TORCH_DISPATCH_MASK, modes
 from .deferred import Deferred
 from .geometry import is_dense
+from .tensor import wrap
 
 _ndarray = np.ndarray
 # References that exist to a gradient nobody else holds when `accumulate` counts them.
@@ -84,3 +86,17 @@ def _has_storage_alone(grad: Any) -> bool:
     """Whether no other array lies on the storage of an array that, unlike an ndarray, names it."""
     own = 2 if grad._storage is None else 3
     return not grad._keys & (FUNC_MASK | MARKED_MASK) and sys.getrefcount(grad._array.storage) <= own
+
+
+def contiguous_copy(grad: Any, leaf: Any) -> Any:
+    """A copy of a gradient for a leaf that is contiguous, both on the host; None for others, or if a mode watches."""
+    array = grad._array
+    plain = array.__class__ is np.ndarray is leaf._array.__class__
+    if not plain or not array.size or modes.masks[0]:
+        return None
+    array = array.copy()
+    if array.strides != leaf._array.strides or array.dtype is not leaf._array.dtype:
+        return None
+    made = wrap(array)
+    made._counter = VersionCounter(1)  # as of memory that was copied to
+    return made

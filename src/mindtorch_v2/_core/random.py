@@ -5,11 +5,12 @@ Two building blocks, from the 32-bit words w0, w1, ... of an MT19937: a *float u
 addition, or replace a transcendental function by a polynomial, the same is done here: the result is the same bits.
 """
 
+import ctypes
 import functools
 import math
 import operator
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Self
 
 import numpy as np
@@ -147,10 +148,6 @@ def _wide_words(generator: Generator, count: int) -> np.ndarray:
     """`count` uint64 numbers, each of two words, the first one the high half."""
     words = generator.words(2 * count)
     return words[0::2] << np.uint64(32) | words[1::2]
-
-
-def _float_uniforms(generator: Generator, count: int) -> np.ndarray:
-    return _as_floats(generator.words(count))
 
 
 def _as_floats(words: np.ndarray) -> np.ndarray:
@@ -402,7 +399,7 @@ def _integer_draw(low: int, high: int, dtype: np.dtype) -> Draw:
     def draw(generator: Generator, count: int) -> np.ndarray:
         if extent < WIDE_RANGE:
             numbers, made = generator.words(count), np.empty(count, dtype)
-            if direct and _INTEGERS(made, numbers, extent, low):
+            if direct and _INTEGERS(made, numbers, extent, low, 1.0 / extent):
                 return made
         else:
             numbers = _wide_words(generator, count)
@@ -436,11 +433,17 @@ def random_full(generator: Generator, shape: Sequence[int], dtype: np.dtype) -> 
     return _remainder(numbers, largest_random(dtype) + 1).view(np.int64).astype(dtype, copy=False).reshape(shape)
 
 
+_SHUFFLED = launching("random.shuffled")
+
+
 def randperm(generator: Generator, count: int) -> np.ndarray:
     """A permutation of range(count), int64: each place from the first on is swapped with one not before it."""
-    places = list(range(count))
     steps = max(count - 1, 0)
-    partners = generator.words(steps) % np.arange(count, count - steps, -1, dtype=np.uint64)
+    words, made = generator.words(steps), np.empty(count, np.int64)
+    if _SHUFFLED(made, words):
+        return made
+    places = list(range(count))
+    partners = words % np.arange(count, count - steps, -1, dtype=np.uint64)
     partners += np.arange(steps, dtype=np.uint64)
     for place, partner in enumerate(partners.tolist()):
         places[place], places[partner] = places[partner], places[place]
@@ -537,15 +540,40 @@ def log_normal(
     return _narrowed(np.exp(logarithms), np.dtype(dtype)).reshape(shape)
 
 
-def _one_by_one(generator: Generator, drawn: np.ndarray, otherwise: np.ndarray | float, sample: Callable[..., float],
-                *parameters: np.ndarray) -> np.ndarray:
-    """`sample(uniform, *numbers)` as float64 for each element in turn: how many words one takes is not known before.
+_SAMPLED = {family: launching("random.sampled", hurried=True, family=family) for family in
+            ("poisson", "binomial", "gamma")}
 
-    Uniforms are fetched as many at a time as there are elements to come, because each takes one at least; the elements
-    that take none are those where `drawn` is false.
+
+def _one_by_one(generator: Generator, family: str, drawn: np.ndarray, otherwise: np.ndarray | float,
+                sample: Callable[..., float], first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """`sample(uniform, first, second)` as float64 for each element in turn: how many words one takes comes out then.
+
+    The words of uniforms are fetched as many at a time as there are elements to come, because each takes one uniform
+    at least; the elements that take none are those where `drawn` is false.
     """
-    block: Iterator[float] = iter(())
-    to_come = int(np.count_nonzero(drawn))
+    count = int(np.count_nonzero(drawn))
+    if count != drawn.size:
+        result = np.empty(drawn.shape, FLOAT64)
+        result[...] = otherwise
+        everywhere = np.ones(count, bool)
+        result[drawn] = _one_by_one(generator, family, everywhere, 0.0, sample, first[drawn], second[drawn])
+        return result
+    first, second = (np.ascontiguousarray(values, FLOAT64).reshape(-1) for values in (first, second))
+    made, at = np.empty(count, FLOAT64), np.zeros(2, np.int64)
+    words = np.empty(0, np.uint64)
+    kept = np.array([generator.double_normal is not None, generator.double_normal or 0.0])
+    begun = 0
+    while count >= BLOCK and begun < count:
+        words = np.concatenate((words[at[1] :], generator.words(2 * min(count - begun, CHUNK))))
+        at[1] = 0
+        if not _SAMPLED[family](made, first, second, words, at, kept, _STIRLING_TAILS):
+            break
+        begun = int(at[0])
+    else:
+        words = words[at[1] :]
+    generator.double_normal = float(kept[1]) if kept[0] else None
+    block = iter(_as_doubles(words).tolist())
+    to_come = count - begun
 
     def uniform() -> float:
         nonlocal block
@@ -554,23 +582,19 @@ def _one_by_one(generator: Generator, drawn: np.ndarray, otherwise: np.ndarray |
         block = iter(_double_uniforms(generator, 1 + to_come).tolist())
         return next(block)
 
-    samples = []
-    for numbers in zip(*(values[drawn].tolist() for values in parameters), strict=True):
+    for place, numbers in enumerate(zip(first[begun:].tolist(), second[begun:].tolist()), begun):
         to_come -= 1
-        samples.append(sample(uniform, *numbers))
-    result = np.empty(drawn.shape, FLOAT64)
-    result[...] = otherwise
-    result[drawn] = samples
-    return result
+        made[place] = sample(uniform, *numbers)
+    return made.reshape(drawn.shape)
 
 
 def poisson(generator: Generator, rates: np.ndarray) -> np.ndarray:
     """float64 counts with the given rates."""
     _require(bool((rates >= 0).all()), "invalid Poisson rate, expected rate to be non-negative")
-    return _one_by_one(generator, rates > 0, 0.0, _poisson_count, rates)
+    return _one_by_one(generator, "poisson", rates > 0, 0.0, _poisson_count, rates, rates)
 
 
-def _poisson_count(uniform: Callable[[], float], rate: float) -> int:
+def _poisson_count(uniform: Callable[[], float], rate: float, _: float) -> float:
     return _poisson_by_rejection(uniform, rate) if rate >= 10 else _poisson_by_product(uniform, rate)
 
 
@@ -583,7 +607,18 @@ def _poisson_by_product(uniform: Callable[[], float], rate: float) -> int:
     return count
 
 
-def _poisson_by_rejection(uniform: Callable[[], float], rate: float) -> int:
+@functools.cache
+def _log_gamma() -> Callable[[float], float]:
+    """The C library's, as PyTorch and machine code have it: that of Python rounds otherwise."""
+    try:
+        function = ctypes.CDLL(None).lgamma
+    except (AttributeError, OSError, TypeError):
+        return math.lgamma
+    function.argtypes, function.restype = (ctypes.c_double,), ctypes.c_double
+    return function
+
+
+def _poisson_by_rejection(uniform: Callable[[], float], rate: float) -> float:
     """Hoermann's transformed rejection with a squeeze."""
     b = 0.931 + 2.53 * math.sqrt(rate)
     a = -0.059 + 0.02483 * b
@@ -591,13 +626,14 @@ def _poisson_by_rejection(uniform: Callable[[], float], rate: float) -> int:
     while True:
         u, v = uniform() - 0.5, uniform()
         distance = 0.5 - abs(u)
-        count = math.floor((2 * a / distance + b) * u + rate + 0.43)
+        near = (2 * a / distance + b) * u + rate + 0.43
+        count = math.floor(near) if abs(near) < 2.0**63 else -(2.0**63)  # as int64 has it
         if distance >= 0.07 and v <= squeeze:
             return count
         if count < 0 or (distance < 0.013 and v > distance):
             continue
         logarithm = math.log(v) + math.log(inverse_alpha) - math.log(a / (distance * distance) + b)
-        if logarithm <= -rate + count * math.log(rate) - math.lgamma(count + 1):
+        if logarithm <= -rate + count * math.log(rate) - _log_gamma()(count + 1):
             return count
 
 
@@ -605,7 +641,7 @@ def binomial(generator: Generator, counts: np.ndarray, probabilities: np.ndarray
     """How many of `counts` trials succeed, for each element."""
     uncertain = (counts > 0) & (probabilities > 0) & (probabilities < 1)
     certain = np.where((counts <= 0) | (probabilities <= 0), 0, np.where(probabilities >= 1, counts, probabilities))
-    return _one_by_one(generator, uncertain, certain, _successes, counts, probabilities)
+    return _one_by_one(generator, "binomial", uncertain, certain, _successes, counts, probabilities)
 
 
 def _successes(uniform: Callable[[], float], n: float, p: float) -> float:
@@ -647,9 +683,16 @@ def _binomial_by_rejection(uniform: Callable[[], float], n: float, p: float) -> 
             return count
 
 
+# What Stirling's formula for log(k!) leaves out, from k = 0 on.
+_STIRLING_TAILS = np.array([
+    math.lgamma(k + 1) - (k + 0.5) * math.log(k + 1) + (k + 1) - 0.5 * math.log(2 * math.pi) for k in range(10)])
+
+
 def _stirling_tail(k: float) -> float:
-    """What Stirling's formula for log(k!) leaves out."""
-    return math.lgamma(k + 1) - (k + 0.5) * math.log(k + 1) + (k + 1) - 0.5 * math.log(2 * math.pi)
+    if k < 10:
+        return float(_STIRLING_TAILS[int(k)])
+    square = (k + 1.0) * (k + 1.0)
+    return (1 / 12 - (1 / 360 - 1 / 1260 / square) / square) / (k + 1.0)
 
 
 _SQUEEZE = float(np.float32(0.0331))  # rounded so in PyTorch's kernel
@@ -672,7 +715,7 @@ def standard_gamma(generator: Generator, shapes: np.ndarray) -> np.ndarray:
 
     def sample(uniform: Callable[[], float], exponent: float, d: float) -> float:
         scale = (1 - uniform()) ** exponent if exponent else 1.0
-        c = 1 / math.sqrt(9 * d) if d > 0 else math.nan
+        c = 1 / math.sqrt(9 * d) if d > 0 else math.nan if d else math.inf
         while True:
             x = normal_number(uniform)
             while (y := 1 + c * x) <= 0:
@@ -683,7 +726,19 @@ def standard_gamma(generator: Generator, shapes: np.ndarray) -> np.ndarray:
             ):
                 return scale * d * cube
 
-    return _one_by_one(generator, shapes != 0, 0.0, sample, exponents, locations)
+    return _one_by_one(generator, "gamma", shapes != 0, 0.0, sample, exponents, locations)
+
+
+NO_WEIGHT = "invalid multinomial distribution (sum of probabilities <= 0)"
+FEW = 16  # as long as the square of the number wanted is below so many times that of all, they are not sorted
+_UNFIT, _CATEGORIES = launching("random.find_unfit"), launching("random.categories")
+_LARGEST_FIRST = launching("random.largest_first")
+
+
+def _known_to_fit(rows: np.ndarray) -> bool:
+    """Whether machine code has found each row to be finite weights, not all zero."""
+    wrong = np.zeros(1, np.int64)
+    return _UNFIT(wrong, rows) and not wrong[0]
 
 
 def multinomial(generator: Generator, weights: np.ndarray, num_samples: int, replacement: bool = False) -> np.ndarray:
@@ -695,28 +750,38 @@ def multinomial(generator: Generator, weights: np.ndarray, num_samples: int, rep
 
 def _sampled_once(generator: Generator, rows: np.ndarray, num_samples: int) -> np.ndarray:
     """Distinct categories: those with the largest weight over an exponential number."""
-    valid = bool(((rows >= 0) & (rows < np.inf)).all())
-    _require(valid, "probability tensor contains either `inf`, `nan` or element < 0")
-    _require(bool(rows.any(axis=-1).all()), "invalid multinomial distribution (sum of probabilities <= 0)")
+    if not _known_to_fit(rows):
+        valid = bool(((rows >= 0) & (rows < np.inf)).all())
+        _require(valid, "probability tensor contains either `inf`, `nan` or element < 0")
+        _require(bool(rows.any(axis=-1).all()), NO_WEIGHT)
+    columns = 0 < rows.strides[0] < rows.strides[1]  # each column lies together: so do the numbers drawn for it
+    lengths = exponential(generator, rows.shape[::-1] if columns else rows.shape, rows.dtype)
     with np.errstate(divide="ignore", invalid="ignore"):
-        keys = rows / exponential(generator, rows.shape, rows.dtype)
+        keys = rows / (lengths.T if columns else lengths)
     if num_samples == 1:
         return keys.argmax(axis=-1)
+    made = np.empty((len(rows), num_samples), np.int64)
+    if num_samples * num_samples <= FEW * rows.shape[1] and _LARGEST_FIRST(made, keys):
+        return made
     return np.argsort(-keys, axis=-1, kind="stable")[:, :num_samples]
 
 
 def _sampled_again(generator: Generator, rows: np.ndarray, num_samples: int) -> np.ndarray:
     """Categories that may repeat: where double uniforms fall among the cumulative sums."""
-    _require(bool((rows >= 0).all()), "invalid multinomial distribution (encountering probability entry < 0)")
-    finite = bool(np.isfinite(rows).all())
-    _require(finite, "invalid multinomial distribution (encountering probability entry = infinity or NaN)")
-    _require(bool(rows.any(axis=-1).all()), "invalid multinomial distribution (sum of probabilities <= 0)")
+    if not _known_to_fit(rows):
+        _require(bool((rows >= 0).all()), "invalid multinomial distribution (encountering probability entry < 0)")
+        finite = bool(np.isfinite(rows).all())
+        _require(finite, "invalid multinomial distribution (encountering probability entry = infinity or NaN)")
+        _require(bool(rows.any(axis=-1).all()), NO_WEIGHT)
+    result, bounds = np.empty((len(rows), num_samples), np.int64), np.empty(rows.shape, FLOAT64)
+    words = generator.words(2 * result.size)
+    if rows.size and _CATEGORIES(result, bounds, rows, words):
+        return result
     sums = np.add.accumulate(rows, axis=-1, dtype=FLOAT64 if rows.dtype == FLOAT64 else FLOAT32)
-    bounds = (sums / sums[:, -1:]).astype(FLOAT64)
+    bounds[...] = sums / sums[:, -1:]
     bounds[:, -1:] = 1
-    result = np.empty((len(rows), num_samples), np.int64)
-    for row, row_bounds in zip(result, bounds):
-        row[...] = np.searchsorted(row_bounds, _double_uniforms(generator, num_samples))
+    for row, row_bounds, uniforms in zip(result, bounds, _as_doubles(words).reshape(result.shape)):
+        row[...] = np.searchsorted(row_bounds, uniforms)
     return result
 
 

@@ -45,10 +45,16 @@ def _stub(*args: Any, **kwargs: Any) -> Any:
     return made(*args, **kwargs)
 
 
-def lazy_function(name: str, scope: dict[str, Any], source: Callable[[], str], doc: str = "") -> FunctionType:
-    """A function whose body is compiled at its first call; the function object stays the same."""
+def lazy_function(name: str, scope: dict[str, Any], source: Callable[[], str], doc: str = "",
+                  rebuilds: list | None = None) -> FunctionType:
+    """A function whose body is compiled at its first call; the function object stays the same.
+
+    `rebuilds` is given what compiles it anew.
+    """
 
     def build() -> Callable:
+        if rebuilds is not None and build not in rebuilds:
+            rebuilds.append(build)
         made = compile_function(name, source(), scope)
         function.__code__, function.__defaults__ = made.__code__, made.__defaults__
         function.__kwdefaults__ = made.__kwdefaults__
@@ -230,6 +236,23 @@ _KEEPDIM_LINES = [
 ]
 
 
+_KEYS_MASKED = ["if unusual.threads:", "    include, allow = modes.masks", "    keys = (keys | include) & allow"]
+
+
+def _masking(operator: Operator, constants: Sequence[str] = ()) -> list[str]:
+    """Lines that turn the tensors' keys into the call's; those of a pipeline return what it knows to follow.
+
+    `constants` are arguments that have their defaults here.
+    """
+    recorder = operator.recorder
+    if recorder is None:
+        return _KEYS_MASKED
+    given = [f"{name} = __default_{name}__" for name in constants]
+    return ["if unusual.threads:", "    _masks = modes.masks",
+            *("    " + line for line in recorder.lines(given)),
+            "    include, allow = _masks", "    keys = (keys | include) & allow"]
+
+
 def _holds_class(values: Sequence[Any]) -> bool:
     """Whether the class Tensor itself, which has the names of a tensor, is among arguments."""
     flat = (v for value in values for v in (value if value.__class__ in _SEQUENCES else (value,)))
@@ -289,9 +312,7 @@ def _caller_source(operator: Operator, name: str, takes_out: bool, is_method: bo
         body.append(f"keys = __device_keys__({requested}, keys)")
     elif not any(a.is_tensor and not a.is_list for a in schema.arguments):
         body.append("if not keys: keys = __device_keys__(None, 0)")
-    body += ["if unusual.threads:",
-             "    include, allow = modes.masks",
-             "    keys = (keys | include) & allow",
+    body += [*_masking(operator),
              f"try: return (table.get(keys) or lookup(keys))({', '.join(schema.names)})",
              *_REFUSALS,
              "except (AttributeError, TypeError):",
@@ -430,6 +451,8 @@ def _with_defaults(operator: Operator, scope: dict[str, Any], source: Callable[[
 
     def build() -> str:
         scope.update({f"__default_{a.name}__": a.default for a in operator.schema.arguments})
+        if operator.recorder is not None:
+            scope.update(operator.recorder.scope)
         return source()
 
     return build
@@ -442,7 +465,7 @@ def make_caller(operator: Operator, name: str, write_out: Callable | None = None
     scope["__bound_call__"] = lambda args, kwargs, out: bound_call(operator, args, kwargs, out, write_out, function,
                                                                    is_method)
     source = _with_defaults(operator, scope, lambda: _caller_source(operator, name, write_out is not None, is_method))
-    function = lazy_function(name, scope, source, doc)
+    function = lazy_function(name, scope, source, doc, operator.rebuilds)
     return function
 
 
@@ -461,18 +484,21 @@ def make_operator(operator: Operator, special: str, tensor_class: type, *, refle
         of_tensor = ("    try: keys = self._keys | other._keys\n"
                      "    except AttributeError: return __foreign__(self, other)\n")
         return (f"def {special}(self, other):\n"
-                + (of_tensor if takes_only_tensors(operator) else of_number + textwrap.indent(of_tensor, "    ")) +
-                "    if unusual.threads:\n"
-                "        include, allow = modes.masks\n"
-                "        keys = (keys | include) & allow\n"
+                + (of_tensor if takes_only_tensors(operator) else of_number + textwrap.indent(of_tensor, "    "))
+                + "".join(f"    {line}\n" for line in masking()) +
                 f"    try: return (table.get(keys) or lookup(keys))({first}, {second}{defaults})\n"
                 + "".join(f"    {line}\n" for line in _REFUSALS)
                 + "    except (AttributeError, TypeError):\n"
                   "        if not __holds_class__((other,)): raise\n"
                   "        return NotImplemented\n")
 
+    def masking() -> list[str]:
+        names = operator.schema.names
+        plain = reflected or tuple(names[:2]) != ("self", "other")
+        return _KEYS_MASKED if plain else _masking(operator, names[2:])
+
     scope = _caller_scope(operator) | {"__foreign__": foreign, "Tensor": tensor_class}
-    return lazy_function(special, scope, _with_defaults(operator, scope, source))
+    return lazy_function(special, scope, _with_defaults(operator, scope, source), rebuilds=operator.rebuilds)
 
 
 def takes_only_tensors(operator: Operator) -> bool:
@@ -508,7 +534,7 @@ def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callabl
             return _caller_source(operator, name, write_out is not None, is_method, _strict_checks(operator), told(),
                                   strict=True)
 
-        return lazy_function(name, scope, _with_defaults(operator, scope, source), doc)
+        return lazy_function(name, scope, _with_defaults(operator, scope, source), doc, operator.rebuilds)
 
     def another(args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> Any:
         args, kwargs = _as_written(operators[0], list(args), kwargs, not_shared())

@@ -189,6 +189,10 @@ unusual = _Unusual()
 USUAL_MASKS = (0, ALL_KEYS)
 RECORDING_MASK = AUTOGRAD_MASK | VIEW_MASK
 UNRECORDED_MASKS = (0, ALL_KEYS & ~RECORDING_MASK)  # this very tuple says that nothing but recording is off
+# Likewise, that a pipeline records and nothing else is unusual, or only that autograd does not.
+PIPELINE_MASKS = (PIPELINE_MASK, ALL_KEYS)
+UNRECORDED_PIPELINE_MASKS = (PIPELINE_MASK, ALL_KEYS & ~RECORDING_MASK)
+_OWN_MASKS = {masks: masks for masks in (USUAL_MASKS, PIPELINE_MASKS, UNRECORDED_PIPELINE_MASKS)}
 
 
 class _Modes(threading.local):
@@ -223,11 +227,12 @@ class _Modes(threading.local):
         records = state["grad_enabled"] and not state["inference"]
         exclude = state["exclude"] if records else state["exclude"] | RECORDING_MASK
         masks = (state["include"], ALL_KEYS & ~exclude)
-        was_usual = state["masks"] == USUAL_MASKS
-        if (masks == USUAL_MASKS) is not was_usual:
+        masks = _OWN_MASKS.get(masks, masks)
+        was_usual = state["masks"] is USUAL_MASKS
+        if (masks is USUAL_MASKS) is not was_usual:
             with unusual.lock:
                 unusual.threads += 1 if was_usual else -1
-        state["masks"] = USUAL_MASKS if masks == USUAL_MASKS else masks
+        state["masks"] = masks
 
 
 modes = _Modes()

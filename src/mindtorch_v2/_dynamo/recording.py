@@ -134,9 +134,12 @@ class Recording(Pipeline):
         key = (trace.signature(), tuple(trace.numbers))
         compiled = region.graphs.get(position, {}).get(key)
         if compiled is None:
-            if not self._admitted(position, lambda: key):
+            sized = region.settings.dynamic is False
+            if not self._admitted(position, lambda: key if sized else (_without_sizes(trace), *trace.numbers)):
                 return super().compute
-            compiled = region.graphs.setdefault(position, {})[key] = self._compiled(trace)
+            if len(region.graphs.setdefault(position, {})) >= _PLANS:
+                region.graphs[position].clear()
+            compiled = region.graphs[position][key] = self._compiled(trace)
 
         def run(trace: Trace) -> Sequence[Any]:
             with changed_modes(include=0, exclude=0, grad_enabled=False, inference=False):

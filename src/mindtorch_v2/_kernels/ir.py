@@ -136,6 +136,22 @@ class Poke:
 
 
 @dataclasses.dataclass
+class Multiply:
+    """Makes a block of an array the product of blocks of two others, or adds it; matrices.py says what is what."""
+
+    made: Any
+    at: tuple[Node, ...]
+    a: Any
+    a_at: tuple[Node, ...]
+    b: Any
+    b_at: tuple[Node, ...]
+    sizes: tuple[Node, ...]
+    turned: str = dataclasses.field(kw_only=True)
+    adds: bool = dataclasses.field(kw_only=True)
+    wide: bool = dataclasses.field(kw_only=True)
+
+
+@dataclasses.dataclass
 class Loop:
     """A counting loop. `work`: its turns are independent, each of so many elements, and may be shared out.
 

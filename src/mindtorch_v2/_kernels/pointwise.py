@@ -8,6 +8,7 @@ import numpy as np
 from . import ir, llvm
 from .ir import Array, Node, cast, const
 from .library import shapes
+from .llvm_body import LLVM_TYPES, Module, literal
 from .math import FUNCTIONS
 from .trace import Expression
 
@@ -163,7 +164,7 @@ def flat_module(expression: Expression, kinds: Sequence[str], out: str, pattern:
     written, and True comes back.
     """
     kernel = flat_kernel(expression, kinds, out)
-    module = llvm.Module()
+    module = Module()
     frame = llvm.inner_functions(module, kernel, exact=True)
     module.parts.append(llvm.RUN)
     entry = llvm.Entry(module, frame.words)
@@ -190,7 +191,7 @@ def flat_module(expression: Expression, kinds: Sequence[str], out: str, pattern:
             entry.word(frame.data[array.name], "ptr", entry.field(given, llvm.DATA, "ptr"))
     entry.word(frame.numbers["count"], "i64", count)
     for i, kind in expression.numbers.items():
-        entry.word(frame.numbers[f"n{i}"], llvm.LLVM_TYPES[kind], body.numbers[f"n{i}"])
+        entry.word(frame.numbers[f"n{i}"], LLVM_TYPES[kind], body.numbers[f"n{i}"])
     entry.word(frame.turns, "i64", count)
     body.do(f"call void @run(ptr %frame, i64 {count}, i64 {cost(kernel.body[0].body[0].value)})")
     if into:
@@ -206,7 +207,7 @@ def flat_module(expression: Expression, kinds: Sequence[str], out: str, pattern:
 def spread_module(expression: Expression, kinds: Sequence[str], out: str, pattern: Pattern) -> str:
     """The same for small arrays of any strides that broadcast to a result in C order."""
     kernel = strided_kernel(expression, kinds, out, "s" * (1 + len(kinds)))
-    module = llvm.Module()
+    module = Module()
     frame = llvm.inner_functions(module, kernel, exact=True, prefix="small_")
     entry = llvm.Entry(module, frame.words)
     body = entry.body
@@ -225,7 +226,7 @@ def spread_module(expression: Expression, kinds: Sequence[str], out: str, patter
     pointers = [entry.field(made, llvm.DATA, "ptr")]
     pointers += [entry.field(by_name[a.name], llvm.DATA, "ptr") for a in kernel.arrays[1:-1]]
     for i, kind in expression.numbers.items():
-        entry.word(frame.numbers[f"n{i}"], llvm.LLVM_TYPES[kind], body.numbers[f"n{i}"])
+        entry.word(frame.numbers[f"n{i}"], LLVM_TYPES[kind], body.numbers[f"n{i}"])
     turns = body.line(f"load i64, ptr {body.line('getelementptr i64, ptr %geometry, i64 3')}")
     given = "".join(f", ptr {p}" for p in (*pointers, "%geometry"))
     body.do(f"call void @small_core(ptr %frame, i64 0, i64 {turns}{given})")
@@ -256,7 +257,7 @@ def _arguments(entry: llvm.Entry, expression: Expression, kernel: ir.Kernel, out
             module.declare(f"@{wanted}", f"@{wanted} = external global i8")
             entry.unless(body.line(f"icmp eq ptr {given}, @{wanted}"), "refused")
             if i in expression.numbers:  # True or False, as a number
-                body.numbers[f"n{i}"] = llvm.literal(wanted == "_Py_TrueStruct", expression.numbers[i])
+                body.numbers[f"n{i}"] = literal(wanted == "_Py_TrueStruct", expression.numbers[i])
     body.head.append(f"  %given = alloca [{len(arrays)} x ptr], align 16")
     for _, node, op, value, answer in expression.guards:
         test = body.value(Node(op, "bool", (node, cast(const(value, "f64" if isinstance(value, float) else "i64"),

@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
-from .._dispatch.keys import DispatchKey
-from .._dispatch.registry import registry
 from .utils import Kernel, RegistrationHandle
 
 
@@ -113,7 +111,3 @@ class FakeImplCtx:
             raise ValueError(f"ctx.new_dynamic_size(min={min}, ...): expected min to be greater than or equal to 0: "
                              "this API can only create non-negative sizes.")
         raise DynamicOutputShapeException(self._op)
-
-
-def has_meta_kernel(qualname: str) -> bool:
-    return qualname in registry and DispatchKey.Meta in registry.get(qualname).kernels

@@ -11,7 +11,8 @@ from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator
 from ._declare.aten import LEAF, Aten, first
 from ._declare.batch import called, in_front
-from ._declare.families import Composite, blockwise, computes, moves, pointwise
+from ._declare.composites import Composite
+from ._declare.families import blockwise, computes, moves, pointwise
 from ._declare.formulas import elementwise, on_arrays
 from ._declare.op import PUBLIC, composite, function_of, op
 from ._declare.out import AS_OPERAND, FOUND
@@ -337,7 +338,7 @@ def _softplus_grad(xp: Any, grad: Any, self: Any, beta: float, threshold: float)
     return xp.where(scaled > threshold, grad, grad / (1 + xp.exp(-scaled)))
 
 
-SOFTPLUS = op("softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
+op("softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
    kernel=pointwise(_softplus, excluding=NOT_FLOATING, check=_check_numbers),
    npu="aclnnSoftplus(self, beta, threshold, out)", grad=dict(self=_softplus_grad), public="nn.functional",
    inplace=False, samples=unary(beta=(1, 2.0), threshold=(20, 0.5)),

@@ -4,6 +4,7 @@ The operator works on blocks of queries, so that scores never take more memory t
 that a causal mask hides. Its backward makes the scores anew.
 """
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -14,7 +15,8 @@ from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
 from .._dispatch.keys import TORCH_DISPATCH_MASK, modes
 from .._dispatch.registry import registry
-from ._declare.families import Parts, computes
+from ._declare.composites import Parts
+from ._declare.families import computes
 from ._declare.flops import Flops, sdpa_backward_flop, sdpa_flop
 from ._declare.op import composite, function_of, op
 from ._declare.recorded import once, recorded_gradients
@@ -65,9 +67,10 @@ def _composed(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scal
 class _Blocks:
     """Scores of blocks of (head, query) pairs against the keys they may see."""
 
-    def __init__(self, xp: Any, query: Any, key: Any, mask: Any, is_causal: bool, scale: float) -> None:
-        self.xp, self.is_causal, self.batch = xp, is_causal, query.shape[:-2]
-        self.query, self.key, self.scale = _heads(query), _heads(key), query.dtype.type(scale)
+    def __init__(self, xp: Any, query: Any, key: Any, mask: Any, is_causal: bool, scale: float,
+                 threads: int = 1) -> None:
+        self.xp, self.is_causal, self.batch, self.threads = xp, is_causal, query.shape[:-2], threads
+        self.given, self.scale = (query, key), query.dtype.type(scale)
         if mask is not None:
             mask = (mask.reshape(mask.shape[-2:]) if mask.size == math.prod(mask.shape[-2:]) and mask.ndim > 2
                     else mask)
@@ -75,11 +78,19 @@ class _Blocks:
             mask = xp.broadcast_to(mask, shape if mask.ndim == 2 else (*self.batch, *shape))
         self.mask = mask
 
+    @functools.cached_property
+    def query(self) -> Any:
+        return _heads(self.given[0])
+
+    @functools.cached_property
+    def key(self) -> Any:
+        return _heads(self.given[1])
+
     def __iter__(self) -> Iterator[tuple[slice, slice, slice]]:
-        heads, queries, _ = self.query.shape
-        keys = self.key.shape[1]
-        rows = max(min(queries, BLOCK_SCORES // max(keys, 1)), 1)
-        group = max(BLOCK_SCORES // max(rows * keys, 1), 1) if rows == queries else 1
+        heads, queries, keys = math.prod(self.batch), *(x.shape[-2] for x in self.given)
+        most = BLOCK_SCORES * self.threads
+        rows = max(min(queries, most // max(keys, 1)), 1)
+        group = max(most // max(rows * keys, 1), 1) if rows == queries else 1
         for head in range(0, heads, group):
             for row in range(0, queries, rows):
                 end = min(row + rows, queries)
@@ -209,7 +220,8 @@ def _backward_array(xp: Any, grad: Any, query: Any, key: Any, value: Any, mask: 
         given = grads[heads, rows]
         of_value[heads, keys] += xp.matmul(weights.transpose(0, 2, 1), given)
         of_scores = xp.matmul(given, values[heads, keys].transpose(0, 2, 1))
-        of_scores -= xp.vecdot(of_scores, weights)[..., None]
+        # Their sum is 1 but for the rounding of scores that are made again, or 0 where all keys are hidden.
+        of_scores -= (xp.vecdot(of_scores, weights) / xp.maximum(weights.sum(-1), 0.5))[..., None]
         of_scores *= weights
         of_scores *= blocks.scale
         of_query[heads, rows] = xp.matmul(of_scores, blocks.key[heads, keys])

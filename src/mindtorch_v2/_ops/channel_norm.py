@@ -12,7 +12,7 @@ from ._declare.samples import case, cases, error, t
 from .batch_norm import batch_norm_by_running, batch_norm_with_statistics, move_statistics, moved_statistics
 from .group_norm import group_norm_with_statistics
 from .join import constant_pad_nd
-from .matmul import check_same_scalar
+from .matrices import check_same_scalar
 
 
 def _check_floating(input: Any, kernel: str, *parameters: Any) -> None:

@@ -21,7 +21,7 @@ from ._declare.samples import case, cases, error, ints, t
 from .copy import suggested_strides, suggested_strides_of_rows, uninitialised
 from .elementary import COMPLEX_OF_PARTS
 from .join import constant_pad_nd
-from .matmul import check_same_scalar
+from .matrices import check_same_scalar
 
 # The types that PyTorch computes with oneDNN, which refuses and lays out differently.
 _QUICK = (float32, float16, bfloat16)

@@ -32,8 +32,9 @@ from .._core.dtype import (
     float64,
     iinfo,
 )
-from .._core.geometry import channels_last_strides, contiguous_strides, is_dense
-from .._core.tensor import _NO_BYTES, Tensor, element_strides
+from .._core.geometry import channels_last_strides, contiguous_strides, element_strides, is_dense
+from .._core.storage import _NO_BYTES
+from .._core.tensor import Tensor
 from .._dispatch.callers import device_keys
 from .._dispatch.keys import modes
 from .._dispatch.registry import Operator
@@ -482,12 +483,12 @@ op("fill_(Tensor(a!) self, Tensor|Scalar value) -> Tensor(a!)",
    grad=dict(self=lambda grad: grad.new_zeros(grad.shape), value=lambda grad: grad.sum()), public="torch Tensor",
    samples=cases(case(t(2, 3), 1.5), case(t(3, 2, layout="transposed"), 2), case(t(0), 1), case(t(2, 3), t()),
                  error(RuntimeError, "fill_ only supports 0-dimension value tensor", t(2), t(1))), batch=_fill_each,
-   kernels={"npu": "copies.fill_"})
+   kernels={"cuda": "copy.fill_", "npu": "copies.fill_"})
 op("zero_(Tensor(a!) self) -> Tensor(a!)",
    kernel=writes(lambda self: None, lambda xp, self: self.fill(0), repeats=True),
    npu="aclnnInplaceZero(self)",
    grad=dict(self=lambda grad: grad.new_zeros(grad.shape)), public="torch Tensor",
-   samples=cases(case(t(2, 3)), case(t())), batch=in_front)
+   samples=cases(case(t(2, 3)), case(t())), batch=in_front, kernels={"cuda": "copy.zero_"})
 
 
 @composite(

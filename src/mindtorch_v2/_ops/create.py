@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._backends import pins_memory
-from .._backends.interface import Backend, backend_of
+from .._backends.interface import Backend, backend_of, pins_memory
 from .._core.compiled import launching
 from .._core.determinism import determinism
 from .._core.device import layout as layout_type

@@ -13,7 +13,8 @@ from .._core.dtype import COMPUTE, FLOAT, INT, int64
 from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
 from ._declare.batch import one_by_one
-from ._declare.families import Composite, computes
+from ._declare.composites import Composite
+from ._declare.families import computes
 from ._declare.op import composite, op
 from ._declare.rules import Spec
 from ._declare.samples import case, cases, error, t, values

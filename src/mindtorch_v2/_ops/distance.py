@@ -4,7 +4,8 @@ import math
 from typing import Any
 
 from .._core.dtype import BOOL, COMPUTE, FLOAT, bool_
-from .._core.tensor import Tensor, wrapped_dim
+from .._core.geometry import wrapped_dim
+from .._core.tensor import Tensor
 from .._core.warn import warn_once
 from .._dispatch.keys import modes
 from .._dispatch.registry import registry
@@ -15,7 +16,7 @@ from ._declare.op import composite, function_of, op
 from ._declare.recorded import once, recorded_gradients
 from ._declare.rules import Spec, anywhere, broadcast_shape, common_dtype
 from ._declare.samples import case, cases, error, ints, t
-from .matmul import check_same_scalar
+from .matrices import check_same_scalar
 
 complex_of, triu_indices = function_of(registry.get("complex")), function_of(registry.get("triu_indices"))
 

@@ -170,7 +170,8 @@ def shorten_rows(xp: Any, self: Any, indices: Any, max_norm: float, norm_type: f
 
 
 _RENORM = op("embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)",
-   kernel=writes(_check_renorm, shorten_rows), kernels={"cuda": "embedding.embedding_renorm_"},
+   kernel=writes(_check_renorm, shorten_rows),
+   kernels={"cpu": "embedding.embedding_renorm_", "cuda": "embedding.embedding_renorm_"},
    npu="aclnnEmbeddingRenorm(self, indices, max_norm, norm_type)", public="torch")
 
 
@@ -331,7 +332,7 @@ _BAG_DEFAULTS = _BAG_ARGUMENTS.format("=False", "=0", "=False", "=None", "=False
 _BAG = op(f"_embedding_bag({_BAG_DEFAULTS}, int padding_idx=-1) -> (Tensor output, Tensor offset2bag, Tensor bag_size,"
           " Tensor max_indices)",
    kernel=computes(_bag_specs, _bag_array),
-   kernels={"cuda": "embedding.embedding_bag", "npu": "layers.embedding_bag"},
+   kernels={"cpu": "embedding.embedding_bag", "cuda": "embedding.embedding_bag", "npu": "layers.embedding_bag"},
    npu="aclnnEmbeddingBag(weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, "
        "include_last_offset, padding_idx, output, offset2bag, bag_size, max_indices)",
    grad=dict(weight=_bag_grad, per_sample_weights=_bag_weights_grad), public="")
@@ -394,6 +395,12 @@ def _one_hot_size(self: Tensor, num_classes: int) -> int:
     return num_classes
 
 
+def _one_hot(xp: Any, self: Any, num_classes: int, spec: Spec) -> Any:
+    made = xp.zeros(spec.shape, np.int64)
+    made.reshape(-1, spec.shape[-1] or 1)[xp.arange(self.size), self.reshape(-1)] = 1
+    return made
+
+
 def _one_hot_each(call: Call) -> Result:
     if call.values[1] == -1:
         call.level.refuse("item()")
@@ -402,8 +409,7 @@ def _one_hot_each(call: Call) -> Result:
 
 op("one_hot(Tensor self, int num_classes=-1) -> Tensor",
    kernel=moves(lambda self, num_classes: Spec((*self._array.shape, _one_hot_size(self, num_classes)), int64),
-                lambda xp, self, num_classes, spec: (self[..., None] == xp.arange(spec.shape[-1])).astype(
-                    np.int64, order="C")),
+                _one_hot),
    public="nn.functional",
    samples=cases(case(values([0, 2, 1]), 3), case(ints(2, 2), 7), case(ints(0), 3),
                  error(RuntimeError, "Class values must be smaller than num_classes.", values([3]), 2)),

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._core.dtype import BOOL, COMPLEX, int64
-from .._core.tensor import Tensor, wrapped_dim
+from .._core.geometry import wrapped_dim
+from .._core.tensor import Tensor
 from ._declare.batch import of_all_elements
 from ._declare.families import computes
 from ._declare.formulas import on_arrays

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._core.dtype import COMPUTE, FLOAT, get_default_dtype, int64
-from .._core.geometry import contiguous_strides
-from .._core.tensor import Tensor, proper_dim
+from .._core.geometry import contiguous_strides, proper_dim
+from .._core.tensor import Tensor
 from .._dispatch.registry import registry
 from ._declare.aten import LEAF
 from ._declare.families import computes

@@ -14,7 +14,7 @@ from .._core.tensor import Tensor
 from .._dispatch.registry import registry
 from .._dispatch.schema import Schema
 from ._declare.aten import LEAF
-from ._declare.families import Composite
+from ._declare.composites import Composite
 from ._declare.op import function_of, op
 
 Overloads = dict[str, str]  # overload -> the arguments after `self`, in the order in which PyTorch tries them

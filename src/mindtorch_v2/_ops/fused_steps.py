@@ -4,6 +4,7 @@ A step is some ten passes over each parameter. They are made block by block, so 
 numbers in cache, and without a dispatch between them. torch.optim steps through these wherever no gradient is wanted.
 """
 
+import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
@@ -49,25 +50,31 @@ class FusedStep(Family):
         own = operator.declaration.kernels.get(backend.type)
         compile_step = None if own is None else named_kernel(backend.type, own)
 
+        @functools.lru_cache(maxsize=64)
+        def prepared(number: float | None, *given: Any) -> tuple[Step, Callable | None]:
+            options = dict(zip(names, given, strict=True))
+            return self.prepare(number, **options), compile_step and compile_step(number, **options)
+
         def kernel(*args: Any) -> None:
-            lists = [args[0], *(tensors for tensors in args[1:arrays_in] if tensors)]
             scale, found_inf = args[-2:]
             if found_inf is not None and found_inf.item():
                 return
-            given = (value.item() if isinstance(value, Tensor) else value for value in args[first_option:-2])
-            options = dict(zip(names, given, strict=True))
+            lists = [args[0], *[tensors for tensors in args[1:arrays_in] if tensors]]
+            given = [value.item() if isinstance(value, Tensor) else value for value in args[first_option:-2]]
             numbers = [step.item() for step in args[arrays_in]] if self.counts else [None] * len(args[0])
-            steps = {number: self.prepare(number, **options) for number in set(numbers)}
-            launches = {} if compile_step is None else {n: compile_step(n, **options) for n in steps}
+            array_of, before = backend.array_of, ()
             for number, *tensors in zip(numbers, *lists, strict=True):
-                arrays = [backend.array_of(tensor) for tensor in tensors]
-                if scale is None and _lie_alike(arrays) and launches and launches[number](*arrays):
+                if number != before:
+                    step, launch = prepared(number, *given)
+                    before = number
+                arrays = [array_of(tensor) for tensor in tensors]
+                if scale is None and launch and _lie_alike(arrays) and launch(*arrays):
                     pass
                 elif scale is None and _is_little(arrays):
-                    steps[number](xp, *arrays)
+                    step(xp, *arrays)
                 else:
                     _check(tensors, schema.base_name)
-                    _run(xp, steps[number], arrays, scale)
+                    _run(xp, step, arrays, scale)
                 for tensor in tensors if scale is not None else (tensors[0], *tensors[2:]):
                     tensor._bump_version()  # a gradient is written only where its scale is taken out
 
@@ -96,7 +103,8 @@ def _lie_alike(arrays: list[Any]) -> bool:
     """Whether all arrays have one floating type and lie row by row."""
     kind = arrays[0].dtype
     for array in arrays:
-        if array.dtype is not kind or not array.flags.c_contiguous or not array.flags.writeable:
+        flags = array.flags
+        if array.dtype is not kind or not flags.c_contiguous or not flags.writeable:
             return False
     return kind in _COMPUTED and arrays[0].size > 0
 

@@ -11,7 +11,7 @@ from .._dispatch.keys import modes
 from .._dispatch.registry import registry
 from ._declare.aten import LEAF
 from ._declare.batch import one_by_one
-from ._declare.families import Parts
+from ._declare.composites import Parts
 from ._declare.op import composite, function_of, op
 from ._declare.recorded import gradients_by_parts, once, recorded_gradients
 from ._declare.rules import Spec, shape_text

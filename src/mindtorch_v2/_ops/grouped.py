@@ -10,7 +10,7 @@ from .._core.dtype import bfloat16, float16, float32, int32
 from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import registry
-from ._declare.families import Parts
+from ._declare.composites import Parts
 from ._declare.op import composite, function_of, op
 from ._declare.rules import Spec
 

@@ -10,8 +10,8 @@ import numpy as np
 from .._backends.interface import Backend
 from .._core.device import CPU, META
 from .._core.dtype import bool_, int32, int64, uint8
-from .._core.geometry import contiguous_strides
-from .._core.tensor import Tensor, element_strides, wrap, wrap_meta, wrapped_dim
+from .._core.geometry import contiguous_strides, element_strides, wrapped_dim
+from .._core.tensor import Tensor, wrap, wrap_meta
 from .._core.warn import warn, warn_once
 from .._dispatch.argument_checks import expected
 from .._dispatch.callers import call_bound
@@ -528,7 +528,7 @@ op("masked_select(Tensor self, Tensor mask) -> Tensor",
                  error(RuntimeError, "masked_select: expected BoolTensor for mask", t(2), ints(2))),
    batch=_masked_select_each,
    out=Out("exact", "{name}(): self and result must have the same scalar type"),
-   kernels={"cuda": "places.masked_select", "npu": "index.masked_select"})
+   kernels={"cuda": "nonzero.masked_select", "npu": "index.masked_select"})
 
 
 def _masked_select_grad(grad: Tensor, self_shape: tuple[int, ...], mask: Tensor) -> Tensor:
@@ -646,7 +646,7 @@ _NONZERO = op("nonzero(Tensor self) -> Tensor", kernel=moves(_nonzero_spec, _non
               samples=cases(case(values([[1.0, 0.0], [0.0, 2.0]])), case(bools(2, 3)), case(t(0, 2))),
               batch=dynamic_shape,
               out=Out("exact", "nonzero: Expected out tensor to have scalar type Long but got scalar type{given}",
-                      grad="ignored"), kernels={"cuda": "places.nonzero", "npu": "index.nonzero"})
+                      grad="ignored"), kernels={"cuda": "nonzero.nonzero", "npu": "index.nonzero"})
 _nonzero_places = function_of(_NONZERO)
 
 
@@ -687,7 +687,7 @@ def _nonzero_rows(xp: Any, self: Any, size: int, fill_value: int, spec: Spec) ->
 op("nonzero_static(Tensor self, *, int size, int fill_value=-1) -> Tensor",
    kernel=moves(lambda self, size, fill_value: Spec((size, self._array.ndim), int64), _nonzero_rows),
    samples=cases(case(bools(2, 3), size=4), case(bools(2, 3), size=1)),
-   kernels={"cuda": "places.nonzero_static", "npu": "index.nonzero_static"})
+   kernels={"cuda": "nonzero.nonzero_static", "npu": "index.nonzero_static"})
 
 
 # places that a mask may rule out -------------------------------------------------------------------------------------

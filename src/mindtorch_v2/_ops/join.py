@@ -8,17 +8,18 @@ import numpy as np
 from .._backends.interface import Backend
 from .._core.device import META, contiguous_format
 from .._core.dtype import bool_, dtype, get_default_dtype, int32, int64, promote_types
-from .._core.geometry import channels_last_strides
+from .._core.geometry import channels_last_strides, element_strides, wrapped_dim
 from .._core.storage import MOST_DIMS, refuse_rank
-from .._core.tensor import Tensor, element_strides, wrap, wrapped_dim
+from .._core.tensor import Tensor, wrap
 from .._dispatch.registry import Operator, registry
 from ._declare.batch import Call, Result, Rule, dynamic_shape, in_front, shifted, spread
-from ._declare.families import ArrayFamily, Parts, moves
+from ._declare.composites import Parts
+from ._declare.families import ArrayFamily, moves
 from ._declare.op import composite, function_of, op
 from ._declare.out import JOINED
 from ._declare.rules import Spec, common_dtype, copied_strides, shape_text, type_text
 from ._declare.samples import case, cases, error, ints, t, values
-from .copy import stored_number, suggested_strides, uninitialised
+from .copy import store, stored_number, suggested_strides, uninitialised
 from .create import checked_size
 from .view import atleast_1d, atleast_2d, atleast_3d, warn_once
 
@@ -272,10 +273,11 @@ def _interleaved(shape: tuple[int, ...], repeats: tuple[int, ...]) -> tuple[int,
 def _repeat(xp: Any, self: Any, repeats: tuple[int, ...], spec: Spec) -> Any:
     if 2 * len(repeats) > MOST_DIMS:
         return xp.tile(self, repeats)
-    grid = _interleaved(self.shape, repeats)
-    ones = _interleaved(self.shape, (1,) * len(repeats))
-    return xp.broadcast_to(self.reshape(ones),
-                           grid).reshape(spec.shape) if 0 not in spec.shape else xp.empty(spec.shape, self.dtype)
+    made = xp.empty(spec.shape, self.dtype)
+    if made.size:
+        ones = _interleaved(self.shape, (1,) * len(repeats))
+        store(xp, made.reshape(_interleaved(self.shape, repeats)), self.reshape(ones))
+    return made
 
 
 def _repeat_grad(grad: Tensor, self_shape: tuple[int, ...], repeats: tuple[int, ...]) -> Tensor:
@@ -287,7 +289,7 @@ def _repeat_grad(grad: Tensor, self_shape: tuple[int, ...], repeats: tuple[int, 
 
 
 op("repeat(Tensor self, int[] repeats) -> Tensor",
-   kernel=moves(_repeat_spec, lambda xp, self, repeats, spec: xp.array(_repeat(xp, self, repeats, spec), order="C")),
+   kernel=moves(_repeat_spec, _repeat),
    npu="aclnnRepeat(self, repeats, out)",
    grad=dict(self=_repeat_grad), public="Tensor",
    samples=cases(case(t(2, 3), (2, 2)), case(t(3), (2, 1, 2)), case(t(), (3,)), case(t(2), (0,)), case(t(2, 3), (1, 1)),
@@ -344,7 +346,7 @@ def _repeat_interleave(self, repeats, dim, output_size):
 _counts_to_places = function_of(op(
    "repeat_interleave.Tensor(Tensor repeats, *, int? output_size=None) -> Tensor",
    kernel=moves(_counted_spec, _counted), public="torch", samples=cases(case(values([1, 0, 2]))), batch=dynamic_shape,
-   out=None, kernels={"cuda": "places.repeat_interleave", "npu": "index.repeat_interleave"}))
+   out=None, kernels={"cuda": "nonzero.repeat_interleave", "npu": "index.repeat_interleave"}))
 
 
 @composite("repeat_interleave.self_int(Tensor self, int repeats, int? dim=None, *, int? output_size=None) -> Tensor",

@@ -14,7 +14,8 @@ from .._dispatch.keys import modes
 from .._dispatch.registry import registry
 from ._declare.aten import LEAF
 from ._declare.batch import Call, Result, elementwise, one_by_one
-from ._declare.families import Parts, computes
+from ._declare.composites import Parts
+from ._declare.families import computes
 from ._declare.formulas import on_arrays
 from ._declare.op import composite, function_of, op
 from ._declare.recorded import gradients_by_parts, once, recorded_gradients
@@ -34,7 +35,7 @@ from ._declare.rules import (
 )
 from ._declare.samples import case, cases, error, t
 from ._declare.samples import values as numbers
-from .matmul import check_same_scalar
+from .matrices import check_same_scalar
 from .pool import in_strides, without_defaults
 
 NONE, MEAN, SUM = range(3)
@@ -253,6 +254,7 @@ def _binary_target_grad(xp, grad, self, weight, reduction):
 _P = dict(low=0.1, high=0.9)
 op("binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor",
    kernel=computes(_binary_spec, _binary_array),
+   kernels={"cpu": "loss.binary_cross_entropy"},
    npu="aclnnBinaryCrossEntropy(self, target, weight, reduction, out) empty=nan",
    grad=dict(self=_binary_grad, target=_binary_target_grad),
    public="_nn",

@@ -10,9 +10,10 @@ from .._dispatch.keys import BACKENDS, MARKED_MASK, SPARSE_MASK, VIEW_MASK, Disp
 from .._dispatch.registry import Operator
 from .._marked import lazy_clone
 from ._declare.batch import in_front
-from ._declare.families import Family, View
+from ._declare.families import Family
 from ._declare.op import composite, function_of, op
 from ._declare.samples import unary
+from ._declare.view_family import View
 from .pointwise import conj as conjugate_of
 
 
@@ -53,9 +54,8 @@ class LazyClone(Family):
 _conjugated_view = function_of(op(
    "_conj(Tensor(a) self) -> Tensor(a)", kernel=Marking(True, False), grad=dict(self=lambda grad: conjugate_of(grad)),
    public="torch Tensor", linear=True, batch=in_front))
-negated_view = function_of(op(
-   "_neg_view(Tensor(a) self) -> Tensor(a)", kernel=Marking(False, True), grad=dict(self=lambda grad: -grad),
-   public="torch Tensor", linear=True, batch=in_front))
+op("_neg_view(Tensor(a) self) -> Tensor(a)", kernel=Marking(False, True), grad=dict(self=lambda grad: -grad),
+   public="torch Tensor", linear=True, batch=in_front)
 op("_lazy_clone(Tensor self) -> Tensor", kernel=LazyClone(), grad=dict(self=lambda grad: grad), public="torch Tensor",
    linear=True, batch=in_front, inplace=False)
 

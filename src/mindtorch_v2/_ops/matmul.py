@@ -4,88 +4,46 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._autograd.names import saved_by
-from .._autograd.node import Node
-from .._backends.interface import Backend
-from .._core.dtype import BOOL, OF_ARRAY, dtype, float32, float64, uint16, uint32, uint64
+from .._core.dtype import BOOL, OF_ARRAY, dtype, float32, float64
 from .._core.tensor import Tensor
 from .._dispatch.keys import REQUIRES_GRAD
 from .._dispatch.registry import Operator
 from ._declare.aten import LEAF, Aten
-from ._declare.batch import Call, Result, aligned, one_by_one
-from ._declare.families import ArrayFamily, computes
-from ._declare.flops import Flops, addmm_flop, linear_flop, mm_flop, weight_grad_flop
+from ._declare.batch import Call, Result, aligned
+from ._declare.families import computes
+from ._declare.flops import Flops, addmm_flop, mm_flop
 from ._declare.formulas import on_arrays
 from ._declare.op import composite, function_of, op
 from ._declare.out import EXACT, Out, refusal
-from ._declare.rules import Spec, broadcast_shape, c_name, check_at_least_1d, number_array, shape_text, type_text
+from ._declare.rules import Spec, broadcast_shape, c_name, check_at_least_1d, number_array, shape_text
 from ._declare.samples import case, cases, error, t
 from .copy import stored_number
+from .linear import linear
+from .matrices import (
+    QuickFamily,
+    check_chain,
+    check_expands,
+    check_same_addmm,
+    check_same_mm,
+    check_same_scalar,
+    check_supported,
+    conj,
+    dot_spec,
+    times_text,
+)
 from .view import _unsafe_view
 
 _new = object.__new__
 FLOAT32, FLOAT64 = float32.np, float64.np
-_NO_PRODUCT = frozenset((uint16, uint32, uint64))
-
-
-def conj(tensor: Any) -> Any:
-    """The complex conjugate; a real tensor as it is."""
-    return tensor.conj_physical() if tensor.dtype.is_complex else tensor
 
 
 # checks --------------------------------------------------------------------------------------------------------------
 
 
-def _check_supported(kind: dtype, kernel: str, *factors: Tensor) -> None:
-    if (kind.category == BOOL or kind in _NO_PRODUCT) and all(factor._array.size for factor in factors):
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind.scalar_name}'")
-
-
 def _check_addable(kind: dtype, kernel: str, factor: Tensor) -> None:
-    _check_supported(kind, kernel, factor)
+    check_supported(kind, kernel, factor)
     if kind.category == BOOL:  # an empty product leaves beta * self
         raise RuntimeError("result type Long can't be cast to the desired output type Bool")
-
-
-def _times(shape: Sequence[int]) -> str:
-    return "x".join(map(str, shape))
-
-
-def _check_chain(a: Sequence[int], b: Sequence[int]) -> None:
-    """Raises unless a matrix of shape `a` can be multiplied by one of shape `b`."""
-    if a[1] != b[0]:
-        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({_times(a)} and {_times(b)})")
-
-
-def check_expands(tensor: Tensor, shape: tuple[int, ...]) -> None:
-    """Raises unless `tensor` can be expanded to `shape`."""
-    own = tensor._array.shape
-    if own == shape:
-        return
-    if len(own) > len(shape):
-        raise RuntimeError(f"expand({type_text(tensor)}{{{shape_text(own)}}}, "
-                           f"size={shape_text(shape)}): the number of sizes provided ({len(shape)}) must be greater or "
-                           f"equal to the number of dimensions in the tensor ({len(own)})")
-    for d in range(1, len(own) + 1):
-        if own[-d] not in (1, shape[-d]):
-            raise RuntimeError(f"The expanded size of the tensor ({shape[-d]}) must match the existing size "
-                               f"({own[-d]}) at non-singleton dimension {len(shape) - d}.  Target sizes: "
-                               f"{shape_text(shape)}.  Tensor sizes: {shape_text(own)}")
-
-
-def _check_same_mm(a: dtype, b: dtype) -> None:
-    if a is not b:
-        raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {c_name(a)} != {c_name(b)}")
-
-
-def _check_same_addmm(a: dtype, b: dtype, name: str = "self") -> None:
-    if a is not b:
-        raise RuntimeError(f"{name} and mat2 must have the same dtype, but got {a.scalar_name} and {b.scalar_name}")
-
-
-def check_same_scalar(expected: dtype, found: dtype) -> None:
-    if expected is not found:
-        raise RuntimeError(f"expected scalar type {expected.scalar_name} but found {found.scalar_name}")
 
 
 # array functions -----------------------------------------------------------------------------------------------------
@@ -103,11 +61,6 @@ def _combined(product: Any, self: Any, beta: Any, alpha: Any) -> Any:
     return product
 
 
-def _rows(array: Any) -> Any:
-    """All leading dimensions as one."""
-    return array if array.ndim == 2 else array.reshape((math.prod(array.shape[:-1]), array.shape[-1]))
-
-
 def _blas_ready(xp: Any, array: Any) -> Any:
     """The array, copied if BLAS could not take its matrices: NumPy would fall back to a slow loop."""
     row, column = array.strides[-2:]
@@ -119,30 +72,6 @@ def _blas_ready(xp: Any, array: Any) -> Any:
 
 def _batched(xp: Any, a: Any, b: Any) -> Any:
     return xp.matmul(_blas_ready(xp, a), _blas_ready(xp, b))
-
-
-class _Quick(ArrayFamily):
-    """An operator with a way straight into BLAS for what nearly every call is: matrices of one plain type.
-
-    `quick` takes the array namespace, and gives what takes the operator's arguments and gives the result, or None for a
-    call that is not of that kind.
-    """
-
-    def __init__(self, infer: Callable, array: Callable, quick: Callable | None) -> None:
-        super().__init__(infer, array, widen=True)
-        self.quick = quick
-
-    def kernel(self, operator: Operator, backend: Backend) -> Callable:
-        general = super().kernel(operator, backend)
-        if not backend.direct or self.quick is None:
-            return general
-        quick = self.quick(backend.xp)
-
-        def kernel(*args: Any) -> Tensor:
-            made = quick(*args)
-            return general(*args) if made is None else made
-
-        return kernel
 
 
 def _quick_mm(xp: Any) -> Callable:
@@ -189,10 +118,10 @@ def _mm_spec(self: Tensor, mat2: Tensor) -> Spec:
         raise RuntimeError("self must be a matrix")
     if len(b) != 2:
         raise RuntimeError("mat2 must be a matrix")
-    _check_chain(a, b)
+    check_chain(a, b)
     kind = self.dtype
-    _check_same_mm(kind, mat2.dtype)
-    _check_supported(kind, "addmm_impl_cpu_", self, mat2)
+    check_same_mm(kind, mat2.dtype)
+    check_supported(kind, "addmm_impl_cpu_", self, mat2)
     return Spec((a[0], b[1]), kind)
 
 
@@ -294,7 +223,7 @@ def of_right(xp: Any, grad: Any, mat1: Any) -> Any:
 
 
 _MM = op("mm(Tensor self, Tensor mat2) -> Tensor",
-   kernel=_Quick(_mm_spec, lambda xp, self, mat2: xp.dot(self, mat2), _quick_mm),
+   kernel=QuickFamily(_mm_spec, lambda xp, self, mat2: xp.dot(self, mat2), _quick_mm),
    kernels={"cuda": "matmul.product"},
    npu="aclnnMm(self, mat2, out, cubeMathType=0) empty=0",
    grad=dict(self=of_left, mat2=lambda grad, self: of_right(grad, self)),
@@ -315,7 +244,7 @@ def _check_factors(kind: dtype, *factors: Any) -> None:
 
 def _addmm_spec(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Spec:
     a, b, kind = mat1._array.shape, mat2._array.shape, self.dtype
-    _check_same_addmm(kind, mat2.dtype)
+    check_same_addmm(kind, mat2.dtype)
     if mat1.dtype is not kind:
         raise RuntimeError(f"mat1 and mat2 must have the same dtype, but got {mat1.dtype.scalar_name} and "
                            f"{kind.scalar_name}")
@@ -323,7 +252,7 @@ def _addmm_spec(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any)
         raise RuntimeError(f"mat1 must be a matrix, got {len(a)}-D tensor")
     if len(b) != 2:
         raise RuntimeError(f"mat2 must be a matrix, got {len(b)}-D tensor")
-    _check_chain(a, b)
+    check_chain(a, b)
     shape = (a[0], b[1])
     check_expands(self, shape)
     _check_addable(kind, "addmm_impl_cpu_", mat1)
@@ -350,7 +279,7 @@ def _quick_addmm(xp: Any) -> Callable:
     return quick
 
 
-class _AddsProduct(_Quick):
+class _AddsProduct(QuickFamily):
     """A product added to `self`, which in place must have the product's size itself."""
 
     def __init__(self, infer: Callable, array: Callable, quick: Callable | None = None) -> None:
@@ -403,8 +332,8 @@ def _check_addmv(self_shape: Sequence[int], mat: Tensor, vec: Tensor) -> None:
     if len(a) != 2 or len(b) != 1 or len(self_shape) > 1:
         raise RuntimeError(f"vector + matrix @ vector expected, got {len(self_shape)}, {len(a)}, {len(b)}")
     if a[1] != b[0] or (self_shape and self_shape[0] not in (a[0], 1)):
-        raise RuntimeError(f"size mismatch, got input ({self_shape[0] if self_shape else 1}), mat ({_times(a)}), vec "
-                           f"({b[0]})")
+        raise RuntimeError(f"size mismatch, got input ({self_shape[0] if self_shape else 1}), mat ({times_text(a)}), "
+                           f"vec ({b[0]})")
 
 
 def _check_addmv_types(kind: dtype, matrix: Tensor, vec: dtype) -> None:
@@ -412,7 +341,7 @@ def _check_addmv_types(kind: dtype, matrix: Tensor, vec: dtype) -> None:
     if not kind is mat is vec:
         raise RuntimeError("addmv input tensors must have the same dtype, but got "
                            f"{kind.scalar_name}, {mat.scalar_name}, and {vec.scalar_name}")
-    _check_supported(kind, "addmv_impl_cpu", matrix)
+    check_supported(kind, "addmv_impl_cpu", matrix)
 
 
 def _mv_spec(self: Tensor, vec: Tensor) -> Spec:
@@ -456,36 +385,18 @@ op("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1)
    kernels={"npu": "linalg.addmv"})
 
 
-def _dot_spec(self: Tensor, other: Tensor) -> Spec:
-    a, b = self._array.shape, other._array.shape
-    if len(a) != 1 or len(b) != 1:
-        raise RuntimeError(f"1D tensors expected, but got {len(a)}D and {len(b)}D tensors")
-    kind = self.dtype
-    if kind is not other.dtype:
-        raise RuntimeError("dot : expected both vectors to have same dtype, but found "
-                           f"{kind.scalar_name} and {other.dtype.scalar_name}")
-    if a != b:
-        raise RuntimeError(f"inconsistent tensor size, expected tensor {shape_text(a)} and src {shape_text(b)} to "
-                           "have the same "
-                           f"number of elements, but got {a[0]} and {b[0]} elements respectively")
-    if kind.category == BOOL:
-        raise NotImplementedError("\"dot\" not implemented for 'Bool'")
-    _check_supported(kind, "dot", self)
-    return Spec((), kind)
-
-
 _DOT_SAMPLES = cases(
     case(t(3), t(3)), case(t(0), t(0)), case(t(3, layout="sliced"), t(3)),
     error(RuntimeError, "inconsistent tensor size, expected tensor [2] and src [3]", t(2), t(3)),
     error(RuntimeError, "1D tensors expected, but got 2D and 1D tensors", t(2, 2), t(3)))
 
 op("dot(Tensor self, Tensor tensor) -> Tensor",
-   kernel=computes(_dot_spec, lambda xp, self, tensor: self.dot(tensor)),
+   kernel=computes(dot_spec, lambda xp, self, tensor: self.dot(tensor)),
    npu="aclnnDot(self, tensor, out) empty=0",
    grad=dict(self=lambda grad, tensor: grad * conj(tensor), tensor=lambda grad, self: grad * conj(self)),
    samples=_DOT_SAMPLES, linear="each", batch=_dot_each, out=_OUT_OF_DOT, autocast=dict(accelerators="widest"))
 op("vdot(Tensor self, Tensor other) -> Tensor",
-   kernel=computes(_dot_spec, lambda xp, self, other: xp.vdot(self, other)),
+   kernel=computes(dot_spec, lambda xp, self, other: xp.vdot(self, other)),
    grad=dict(self=lambda grad, other: conj(grad) * other, other=lambda grad, self: grad * self),
    samples=_DOT_SAMPLES, batch=_vdot_each, out=_OUT_OF_DOT, autocast=dict(accelerators="widest"),
    decomposition=lambda self, other: conj(self).dot(other))
@@ -508,14 +419,14 @@ def _bmm_spec(self: Tensor, mat2: Tensor) -> Spec:
     a, b = self._array.shape, mat2._array.shape
     _check_batches(a, b)
     kind = self.dtype
-    _check_supported(kind, "bmm", self, mat2)
+    check_supported(kind, "bmm", self, mat2)
     if self._array.size and b[2]:  # there is something to multiply
         check_same_scalar(kind, mat2.dtype)
     return Spec((a[0], a[1], b[2]), kind)
 
 
 op("bmm(Tensor self, Tensor mat2) -> Tensor",
-   kernel=_Quick(_bmm_spec, _batched, lambda xp: _quick_batches(xp, 3)),
+   kernel=QuickFamily(_bmm_spec, _batched, lambda xp: _quick_batches(xp, 3)),
    kernels={"cuda": "matmul.product"},
    npu="aclnnBatchMatMul(self, mat2, out, cubeMathType=0) empty=0",
    grad=dict(self=of_left, mat2=lambda grad, self: of_right(grad, self)),
@@ -581,180 +492,7 @@ def _addbmm(self, batch1, batch2, beta, alpha):
     return self.addmm(left, right, beta=beta, alpha=alpha)
 
 
-# linear --------------------------------------------------------------------------------------------------------------
-
-
-def _linear_spec(input: Tensor, weight: Tensor, bias: Tensor | None) -> Spec:
-    a, w = input._array.shape, weight._array.shape
-    if not a or not w:
-        raise RuntimeError(f"both arguments to linear need to be at least 1D, but they are {len(a)}D and {len(w)}D")
-    if len(w) > 2:
-        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {len(w)}D")
-    rows = math.prod(a[:-1])
-    if len(w) == 2:
-        _check_chain((rows, a[-1]), (w[1], w[0]))
-    elif len(a) == 1:
-        _dot_spec(input, weight)
-    elif a[-1] != w[0]:
-        raise RuntimeError(f"size mismatch, got input ({rows}), mat ({rows}x{a[-1]}), vec ({w[0]})")
-    shape, kind = a[:-1] + w[:-1], input.dtype
-    if bias is None:
-        _check_same_mm(kind, weight.dtype)
-    else:
-        _check_same_addmm(bias.dtype, weight.dtype)
-        _check_same_addmm(kind, weight.dtype, "mat1")
-        check_expands(bias, (rows, w[0]) if len(shape) > 2 and bias._array.ndim == 1 else shape)
-    _check_supported(kind, "addmm_impl_cpu_", input, weight)
-    return Spec(shape, kind)
-
-
-def _linear_array(xp: Any, input: Any, weight: Any, bias: Any) -> Any:
-    made = xp.dot(_rows(input) if input.ndim > 2 else input, weight.T)
-    if input.ndim > 2:
-        made = made.reshape(input.shape[:-1] + weight.shape[:-1])
-    if bias is not None:
-        made += bias
-    return made
-
-
-def _quick_linear(xp: Any) -> Callable:
-    multiplied = xp.linear
-
-    def quick(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | None:
-        a, w = input._array, weight._array
-        kind = a.dtype
-        if kind is not w.dtype or (kind is not FLOAT32 and kind is not FLOAT64):
-            return None
-        shape, features = a.shape, w.shape
-        if len(shape) < 2 or len(features) != 2 or shape[-1] != features[1]:
-            return None
-        if bias is None:
-            b = None
-        else:
-            b = bias._array
-            if b.dtype is not kind or b.shape != features[:1]:
-                return None
-        made = _new(Tensor)
-        if len(shape) == 2:
-            made._array = multiplied(a, w, b)
-        else:
-            made._array = multiplied(_rows(a), w, b).reshape(shape[:-1] + features[:1])
-        return made
-
-    return quick
-
-
-def _rows_times(rows: Any, weight: Any) -> Any:
-    """The gradient of `linear`'s input from that of its result: `rows @ weight`, an outer product for a 1-D weight."""
-    if weight.dim() == 1:
-        return rows.unsqueeze(-1) * weight
-    return rows.mm(weight) if rows.dim() == 2 else rows.matmul(weight)
-
-
-def _linear_each(call: Call) -> Result:
-    input, weight, bias = call.values
-    if call.ndim(1) != 2:
-        return one_by_one(call)
-    if not call.batched[1]:
-        made = call.run(input, weight, None if call.batched[2] else bias)
-        if not call.batched[2]:
-            return made, True
-    else:
-        rows = input.reshape((*input.shape[: call.batched[0]], math.prod(call.args[0].shape[:-1]), input.shape[-1]))
-        made = rows.matmul(weight.transpose(1, 2))
-        made = made.reshape((call.size, *input.shape[call.batched[0] : -1], weight.shape[1]))
-    return (made if bias is None else made + aligned(bias, call.batched[2], call.ndim(0))), True
-
-
-def _linear_parts(input, weight, bias):
-    if weight.dim() != 2 or bias is None or bias.dim() != 1 or input.dim() == 1:
-        made = input.matmul(weight if weight.dim() != 2 else weight.t())
-        return made if bias is None else made + bias
-    if input.dim() == 2:
-        return bias.addmm(input, weight.t())
-    rows = input.reshape((math.prod(input.shape[:-1]), input.shape[-1]))
-    return bias.addmm(rows, weight.t()).view((*input.shape[:-1], weight.shape[0]))
-
-
-def _linear_node(node: Node) -> str:
-    has_bias = node.saved is None or node.edges[0] is not None or saved_by(node, "bias_shape") is not None
-    if len(node.outputs[0][0]) == 2:
-        return "AddmmBackward0" if has_bias else "MmBackward0"
-    return "ViewBackward0" if has_bias else "UnsafeViewBackward0"
-
-
-def _linear_by_parts(input: Any, weight: Any, bias: Any) -> Any:
-    """As ATen has it, but for products of more than two dimensions, which are made of this one."""
-    if weight.dim() == 1 or not input.numel():
-        made = (input * weight).sum(-1) if weight.dim() == 1 else input.new_zeros((*input.shape[:-1], weight.shape[0]))
-        return made if bias is None else made + bias
-    rows = input if input.dim() == 2 else input.reshape(-1, input.shape[-1])
-    added = bias is not None and bias.dim() <= 1
-    made = bias.addmm(rows, weight.t()) if added else rows.mm(weight.t())
-    made = made if input.dim() == 2 else made.reshape(*input.shape[:-1], weight.shape[0])
-    return made if bias is None or added else made + bias
-
-
-_LINEAR = op("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
-   kernel=_Quick(_linear_spec, _linear_array, _quick_linear),
-   # The bias first, whose gradient PyTorch has before it transposes the weight's.
-   kernels={"cuda": "matmul.linear"},
-   grad=dict(bias=lambda grad, bias_shape: grad.sum((0,)) if grad.dim() == 2 and len(bias_shape) == 1 else grad,
-             input=lambda grad, weight: _rows_times(grad, conj(weight)),
-             weight=lambda grad, input: _weight_grad(grad, conj(input))),
-   public="nn.functional",
-   samples=cases(case(t(2, 3), t(4, 3), t(4)), case(t(2, 3), t(4, 3)), case(t(3), t(4, 3), t(4)),
-                 case(t(2, 2, 3), t(4, 3), t(4)),
-                 case(t(2, 3), t(3)), case(t(3), t(3), t()), case(t(0, 3), t(4, 3), t(4)), case(t(2, 0), t(4, 0), t(4)),
-                 case(t(2, 3, layout="transposed"), t(4, 3, layout="sliced"), t(4)), case(t(2, 3), t(4, 3), t(2, 4)),
-                 error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 5x4)", t(2, 3), t(4, 5))),
-   batch=_linear_each,
-   out=Out(names="nn.functional.linear"), aten=Aten(parts=_linear_parts), autocast="lower",
-   flops=Flops(linear_flop, lambda args: "addmm" if len(args) > 2 and args[2] is not None else "mm"), node=_linear_node,
-   decomposition=_linear_by_parts)
-
-
-def _weight_grad_spec(rows: Tensor, input: Tensor) -> Spec:
-    a = input._array.shape
-    return Spec(rows._array.shape[len(a) - 1 :] + a[-1:], rows.dtype)
-
-
-def _weight_grad_array(xp: Any, rows: Any, input: Any) -> Any:
-    if input.ndim == 2:
-        return xp.dot(rows.T, input)
-    features, count = rows.shape[input.ndim - 1 :], math.prod(input.shape[:-1])
-    return xp.dot(rows.reshape((count, *features)).T, input.reshape((count, input.shape[-1])))
-
-
-def _linear_weight_grad_each(call: Call) -> Result:
-    rows, input = call.full(0), call.full(1)
-    features = rows.shape[input._array.ndim - 1 :]
-    count = math.prod(input.shape[1:-1])
-    rows = rows.reshape((call.size, count, math.prod(features)))
-    made = rows.transpose(1, 2).matmul(input.reshape((call.size, count, input.shape[-1])))
-    return made.reshape((call.size, *features, input.shape[-1])), True
-
-
-def _weight_grad_by_parts(rows: Any, input: Any) -> Any:
-    width = rows.shape[-1:] if rows.dim() == input.dim() else ()
-    count = math.prod(input.shape[:-1])
-    made = rows.reshape(count, math.prod(width)).t().mm(input.reshape(count, input.shape[-1]))
-    return made.reshape(*width, input.shape[-1])
-
-
-_WEIGHT_GRAD = op("_linear_weight_grad(Tensor rows, Tensor input) -> Tensor",
-   kernel=computes(_weight_grad_spec, _weight_grad_array),
-   kernels={"cuda": "matmul.product"},
-   grad=dict(rows=lambda grad, input: linear(conj(input), grad),
-             input=lambda grad, rows: _rows_times(conj(rows), grad)),
-   public="",
-   samples=cases(case(t(2, 4), t(2, 3)), case(t(4), t(3)), case(t(2, 2, 4), t(2, 2, 3)), case(t(2), t(2, 3)),
-                 case(t(0, 4), t(0, 3))), batch=_linear_weight_grad_each, flops=Flops(weight_grad_flop, "mm"),
-   decomposition=_weight_grad_by_parts)
-
 _mm = function_of(_MM)
-linear: Callable = function_of(_LINEAR)
-_weight_grad: Callable = function_of(_WEIGHT_GRAD)
 
 
 # any ranks -----------------------------------------------------------------------------------------------------------
@@ -768,7 +506,7 @@ def _broadcast_spec(self: Tensor, other: Tensor) -> Spec:
         raise RuntimeError(f"Expected size for first two dimensions of batch2 tensor to be: [{count}, {a[-1]}] but "
                            f"got: [{count}, {b[-2]}].")
     kind = self.dtype
-    _check_supported(kind, "bmm", self, other)
+    check_supported(kind, "bmm", self, other)
     check_same_scalar(kind, other.dtype)
     return Spec((*batch, a[-2], b[-1]), kind)
 
@@ -784,7 +522,7 @@ def _batch_matmul_parts(self, other):
 
 
 _BATCH_MATMUL = op("_batch_matmul(Tensor self, Tensor other) -> Tensor",
-   kernel=_Quick(_broadcast_spec, _batched, _quick_batches),
+   kernel=QuickFamily(_broadcast_spec, _batched, _quick_batches),
    kernels={"cuda": "matmul.product"},
    npu="aclnnMatmul(self, other, out, cubeMathType=0) empty=0",
    grad=dict(self=lambda grad, other: of_left(grad, other), other=lambda grad, self: of_right(grad, self)),

@@ -11,8 +11,8 @@ import numpy as np
 
 from .._core.device import CPU
 from .._core.dtype import BOOL, COMPLEX, FLOAT, REDUCED, dtype, int64
-from .._core.geometry import channels_last_strides, contiguous_strides
-from .._core.tensor import Tensor, element_strides, proper_dim
+from .._core.geometry import channels_last_strides, contiguous_strides, element_strides, proper_dim
+from .._core.tensor import Tensor
 from .._dispatch.keys import modes
 from .._dispatch.registry import registry
 from ._declare.batch import planewise

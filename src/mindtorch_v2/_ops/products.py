@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._core.dtype import BOOL, FLOAT, INT, REDUCED, bool_, promote_types
-from .._core.tensor import Tensor, wrapped_dim
+from .._core.geometry import wrapped_dim
+from .._core.tensor import Tensor
 from .._core.warn import warn
 from .._dispatch.registry import registry
 from ._declare.batch import along_one, decomposed
@@ -24,7 +25,9 @@ from ._declare.rules import (
 )
 from ._declare.samples import case, cases, error, t
 from .copy import stored_number
-from .matmul import batch_matmul, check_expands, check_same_scalar, conj, linear, scaled
+from .linear import linear
+from .matmul import batch_matmul, scaled
+from .matrices import check_expands, check_same_scalar, conj
 
 
 @composite("outer(Tensor self, Tensor vec2) -> Tensor", aliases=("ger",),

@@ -535,6 +535,8 @@ def _binomial_spec(count: Tensor, prob: Tensor, generator: Any) -> Spec:
                              f"{operand.dtype.scalar_name}")
     if prob.dtype is not count.dtype:
         raise RuntimeError(f"Found dtype {prob.dtype.scalar_name} but expected {count.dtype.scalar_name}")
+    if count.dtype.itemsize == 2 and count.device.type == "cpu":
+        refuse("binomial_cpu", count.dtype)
     return Spec(broadcast_shape([count._array.shape, prob._array.shape]), count.dtype)
 
 

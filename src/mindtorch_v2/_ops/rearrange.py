@@ -3,9 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from .._core.device import channels_last, channels_last_3d, contiguous_format
 from .._core.dtype import INT, dtype, int64
-from .._core.tensor import Tensor, proper_dim, wrapped_dim
+from .._core.geometry import proper_dim, wrapped_dim
+from .._core.tensor import Tensor
 from ._declare.aten import LEAF
 from ._declare.batch import Call, Result, in_front, shifted
 from ._declare.families import moves
@@ -174,8 +177,12 @@ def _places_spec(name: str, lower: bool) -> Callable:
 
 def _places(lower: bool) -> Callable:
     def array(xp: Any, row: int, col: int, offset: int, *rest: Any, spec: Spec) -> Any:
-        mask = xp.tri(row, col, offset if lower else offset - 1, bool)
-        return xp.stack(xp.nonzero(mask if lower else ~mask)).astype(spec.dtype.np)
+        left = np.clip(np.arange(row) + (offset + 1 if lower else offset), 0, col)  # how many of each row are
+        counts = left if lower else col - left
+        made = np.empty(spec.shape, spec.dtype.np)
+        made[0] = np.repeat(np.arange(row), counts)
+        made[1] = np.arange(spec.shape[1]) - np.repeat(np.cumsum(counts) - counts - (0 if lower else left), counts)
+        return xp.asarray(made)
 
     return array
 

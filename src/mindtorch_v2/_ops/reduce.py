@@ -8,7 +8,8 @@ import numpy as np
 from .._autograd.names import overload_by
 from .._backends.interface import Backend
 from .._core.dtype import FLOAT, INT, WIDER, bool_, cast, dtype, float32, float64, int64, uint8
-from .._core.tensor import Tensor, wrapped_dim
+from .._core.geometry import wrapped_dim
+from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator, registry
 from .._dispatch.schema import Schema

@@ -19,7 +19,8 @@ from .._dispatch.callers import call_bound
 from .._dispatch.keys import AUTOCAST_MASK, TORCH_DISPATCH_MASK, modes
 from .._dispatch.registry import registry
 from ._declare.aten import LEAF
-from ._declare.families import Composite, computes
+from ._declare.composites import Composite
+from ._declare.families import computes
 from ._declare.flops import Flops, recurrent_backward_flop, recurrent_flop
 from ._declare.op import composite, function_of, op
 from ._declare.recorded import once, recorded_gradients

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from .._core.dtype import BOOL, COMPLEX, FLOAT, INT, bool_, dtype, float64, int64
-from .._core.tensor import Tensor, proper_dim, wrapped_dim
+from .._core.geometry import proper_dim, wrapped_dim
+from .._core.tensor import Tensor
 from .._dispatch.argument_checks import checked_int
 from .._dispatch.keys import modes
 from .._dispatch.registry import Operator

@@ -1,4 +1,4 @@
-"""Writing elements at places that tensors name: index_put, index_add, scatter, masked_fill and their kind."""
+"""Writing elements at places that tensors name: index_put, index_add, scatter and their kind."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -10,8 +10,9 @@ from .._autograd.function import DelayedError
 from .._core.determinism import alert_not_deterministic, determinism
 from .._core.device import CPU, META
 from .._core.dtype import BOOL, COMPLEX, OF_ARRAY, REDUCED, bool_, int32, int64, uint8
+from .._core.geometry import wrapped_dim
 from .._core.storage import refuse_reach
-from .._core.tensor import Tensor, wrapped_dim
+from .._core.tensor import Tensor
 from .._core.warn import warn_once
 from .._dispatch.callers import call_bound
 from .._dispatch.schema import NUMBERS, Schema
@@ -20,8 +21,6 @@ from ._declare.batch import (
     Call,
     Result,
     aligned,
-    broadcast,
-    called,
     elementwise_indices,
     in_a_row,
     one_by_one,
@@ -29,10 +28,10 @@ from ._declare.batch import (
     shifted,
     with_samples,
 )
-from ._declare.families import moves
+from ._declare.composites import Parts
 from ._declare.formulas import on_arrays
-from ._declare.op import composite, function_of, op
-from ._declare.rules import Spec, at_hand, broadcast_shape, check_overlap, check_writable, shape_text
+from ._declare.op import composite, op
+from ._declare.rules import Spec, at_hand, c_name, check_overlap, check_writable, shape_text
 from ._declare.samples import bools, case, cases, error, ints, t, values
 from ._declare.updates import LITTLE, Updates, combine_at, on_flat
 from .copy import stored_number
@@ -74,6 +73,14 @@ def filling_mask(self: Tensor, indices: Sequence[Tensor | None], values: Tensor)
     return mask if mask is None or not missing else mask.reshape((*mask._array.shape, *(1,) * missing))
 
 
+def check_masked_fill(self: Tensor, mask: Tensor, value: Any) -> None:
+    if mask.dtype is not bool_:
+        raise RuntimeError(f"masked_fill_ only supports boolean masks, but got mask with dtype {c_name(mask.dtype)}")
+    if hasattr(value, "_array") and value._array.ndim:
+        raise RuntimeError("masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+                           f"{value._array.ndim} dimension(s).")
+
+
 def _check_index_put(self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> None:
     if not any(index is not None for index in indices):
         refuse_values(values._array.shape, self._array.shape)
@@ -81,9 +88,9 @@ def _check_index_put(self: Tensor, indices: Sequence[Tensor | None], values: Ten
     if values._array.size == 1 and not accumulate and values._device in (CPU, META):
         mask = filling_mask(self, indices, values)
         if mask is not None:
-            _check_masked_fill(self, mask, None)
+            check_masked_fill(self, mask, None)
             if values._device is CPU:
-                _cast_value(values._array, self._array.dtype)  # raises where the value does not fit
+                cast_value(values._array, self._array.dtype)  # raises where the value does not fit
             return
     casts = self._array.dtype is not values._array.dtype and self.dtype is not values.dtype
     # NumPy drops leading dimensions of one element, which PyTorch does not.
@@ -138,7 +145,7 @@ def _index_put(xp: Any, self: Any, indices: Sequence[Any], values: Any, accumula
         given = [index for index in indices if index is not None]
         if len(given) == 1 and given[0].dtype is bool_.np and given[0].ndim:
             place = tuple([slice(None) if index is None else index for index in indices])
-            self[place] = values.reshape(()) if values.dtype is self.dtype else _cast_value(values, self.dtype)
+            self[place] = values.reshape(()) if values.dtype is self.dtype else cast_value(values, self.dtype)
             return
     key = whole_key(self.shape, indices, xp)
     if not accumulate:
@@ -393,7 +400,7 @@ def _index_fill(xp: Any, self: Any, dim: int, index: Any, value: Any) -> None:
     if not self.size and math.prod((*self.shape[:dim], *self.shape[dim % self.ndim + 1 :])) == 0:
         return  # there is nothing that an index could name, so that none is looked at
     try:
-        _rows(self, dim)[index.reshape(-1)] = _cast_value(value, self.dtype)
+        _rows(self, dim)[index.reshape(-1)] = cast_value(value, self.dtype)
     except IndexError:
         n = self.shape[dim] if self.ndim else 1
         outside = index[(index >= n) | (index < -n)]
@@ -401,7 +408,7 @@ def _index_fill(xp: Any, self: Any, dim: int, index: Any, value: Any) -> None:
                          f"{n}") from None
 
 
-def _cast_value(value: Any, kind: Any) -> Any:
+def cast_value(value: Any, kind: Any) -> Any:
     """A number, or a 0-dim array, in an array's type."""
     number = value.item() if hasattr(value, "item") else value
     return stored_number(complex(*number) if number.__class__ is tuple else number, OF_ARRAY[kind])
@@ -420,9 +427,9 @@ op("index_fill(Tensor self, int dim, Tensor index, Tensor|Scalar value) -> Tenso
    out=None, aten=Aten(lambda schema, values: "int_Scalar" if is_number(values[3]) else "int_Tensor"))
 
 
-def _reduced_rows(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool, *,
-                  writes: bool = False) -> tuple[int, Tensor]:
-    """The arguments `dim` and `index` of a scatter_reduce that does the same; `writes` if it is in place."""
+def _check_index_reduce(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool, *,
+                        writes: bool = False) -> None:
+    """Raises what is wrong beside the indices; `writes` if it is in place."""
     if index.dtype not in (int32, int64):
         raise RuntimeError(f"index_reduce_(): Expected dtype int32/int64 for index but got: {index.dtype.scalar_name}")
     if index.dim() > 1:
@@ -447,9 +454,6 @@ def _reduced_rows(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
     if writes:
         check_writable(self)
         check_overlap(self, index, same=False)
-    size = self.shape[at] if self.dim() else 1
-    if index.device.type == "cpu" and not in_range(np, index._array, size):
-        raise IndexError("index out of range in self")
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
     category = self.dtype.category
@@ -458,29 +462,56 @@ def _reduced_rows(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
                                   f"'{self.dtype.scalar_name}'")
     if (reduce == "mean" and category == BOOL) or (reduce != "prod" and category == COMPLEX):
         raise NotImplementedError(f"\"index_func_\" not implemented for '{self.dtype.scalar_name}'")
-    warn_once("index_reduce() is in beta and the API may change at any time.", 4)
-    dim = wrapped_dim(dim, self._array.ndim)
+
+
+_IN_BETA = "index_reduce() is in beta and the API may change at any time."
+
+
+def _spread_index(dim: int, index: Tensor, source: Tensor) -> tuple[int, Tensor]:
+    """The arguments `dim` and `index` of a scatter that writes rows of `source`."""
     shape = source._array.shape
+    dim = wrapped_dim(dim, len(shape))
     return dim, index.reshape((-1,) + (1,) * (len(shape) - dim - 1)).expand(shape) if shape else index.reshape(())
+
+
+def _check_rows_inside(self: Tensor, dim: int, index: Tensor) -> None:
+    shape = self._array.shape
+    if index.device.type == "cpu" and not in_range(np, index._array, shape[dim] if shape else 1):
+        raise IndexError("index out of range in self")
 
 
 _REDUCED_ROWS = cases(case(t(3, 4), 0, values([0, 0, 2]), t(3, 4), "prod"), case(t(3), 0, values([1, 1]), t(2), "mean"),
                       case(t(3, 2), 1, values([1]), t(3, 1), "amax", include_self=False))
 
 
-@composite("index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)"
-           " -> Tensor", apart="index source", aligned="self",
-           samples=_REDUCED_ROWS, aten=LEAF)
+def _index_reduce_spec(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool) -> Spec:
+    _check_index_reduce(self, dim, index, source, reduce, include_self)
+    warn_once(_IN_BETA, 4)
+    return Spec(self._array.shape, self.dtype)
+
+
 def _index_reduce(self, dim, index, source, reduce, include_self):
-    dim, places = _reduced_rows(self, dim, index, source, reduce, include_self)
-    return self.scatter_reduce(dim, places, source, reduce, include_self=include_self)
+    _check_index_reduce(self, dim, index, source, reduce, include_self)
+    _check_rows_inside(self, dim, index)
+    return self.scatter_reduce(*_spread_index(dim, index, source), source, reduce, include_self=include_self)
+
+
+def _index_reduce_grad(grad, self, dim, index, source, reduce, include_self, result):
+    return _scatter_reduce_grad(grad, self, *_spread_index(dim, index, source), source, reduce, include_self, result)
+
+
+op("index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor",
+   kernel=Parts(_index_reduce_spec), kernels={"cpu": "index.index_reduce"}, decomposition=_index_reduce,
+   grad={"self, source": _index_reduce_grad}, apart="index source", aligned="self", samples=_REDUCED_ROWS)
 
 
 @composite("index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)"
            " -> Tensor(a!)", public="Tensor", aten=LEAF)
 def _index_reduce_(self, dim, index, source, reduce, include_self):
-    dim, places = _reduced_rows(self, dim, index, source, reduce, include_self, writes=True)
-    return self.scatter_reduce_(dim, places, source, reduce, include_self=include_self)
+    _check_index_reduce(self, dim, index, source, reduce, include_self, writes=True)
+    _check_rows_inside(self, dim, index)
+    warn_once(_IN_BETA, 3)
+    return self.scatter_reduce_(*_spread_index(dim, index, source), source, reduce, include_self=include_self)
 
 
 # scatter -------------------------------------------------------------------------------------------------------------
@@ -684,112 +715,6 @@ op("scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, *
                  error(RuntimeError, "reduce argument must be either sum, prod, mean, amax or amin, got zz", t(2), 0,
                        ints(2, high=2), t(2),
                        "zz")), batch=elementwise_indices(like=0), aten="two")
-
-
-# masks ---------------------------------------------------------------------------------------------------------------
-
-_C_NAMES = {"Byte": "unsigned char", "Char": "signed char", "Short": "short", "Int": "int", "Long": "long",
-            "Half": "c10::Half",
-            "BFloat16": "c10::BFloat16", "Float": "float", "Double": "double", "ComplexFloat": "c10::complex<float>",
-            "ComplexDouble": "c10::complex<double>"}
-
-
-def _check_masked_fill(self: Tensor, mask: Tensor, value: Any) -> None:
-    if mask.dtype is not bool_:
-        name = _C_NAMES.get(mask.dtype.scalar_name, mask.dtype.scalar_name)
-        raise RuntimeError(f"masked_fill_ only supports boolean masks, but got mask with dtype {name}")
-    if hasattr(value, "_array") and value._array.ndim:
-        raise RuntimeError("masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
-                           f"{value._array.ndim} dimension(s).")
-
-
-def _masked_shape(self: Tensor, mask: Tensor, value: Any) -> tuple[int, ...]:
-    shape = self._array.shape
-    return shape if mask._array.shape == shape else broadcast_shape([mask._array.shape, shape])
-
-
-def _masked_fill(xp: Any, self: Any, mask: Any, value: Any) -> None:
-    value = _cast_value(value, self.dtype)
-    if self.size > LITTLE and self.shape == mask.shape and 0 not in self.strides:
-        xp.copyto(self, xp.where(mask, value, self))
-    else:
-        xp.copyto(self, value, where=mask)
-
-
-def _masked_fill_each(call: Call) -> Result:
-    if not call.batched[2]:
-        return broadcast(call)
-    ndim = max(call.ndim(0), call.ndim(1))
-    target, mask, number = (aligned(v, b, ndim) for v, b in zip(call.values, call.batched, strict=True))
-    return call.written(called("where.self", mask, number.to(target.dtype), target))
-
-
-def _masked_fill_by_parts(self, mask, value):
-    filled = value.to(self.dtype) if isinstance(value, Tensor) else self.new_full((), value)
-    return filled.where(mask, self)
-
-
-op("masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor",
-   kernel=Updates(_check_masked_fill, _masked_fill, shape=_masked_shape, preserves=False,
-                  expanded="tensor[mask] = scalar"),
-   kernels={"cuda": "index.masked_fill", "npu": "index.prepare_masked_fill"},
-   npu=("aclnnInplaceMaskedFillScalar(self, mask, value)", "aclnnInplaceMaskedFillTensor(self, mask, value)"),
-   grad=dict(self=lambda grad, mask: grad.masked_fill(mask, 0), value=lambda grad,
-             mask: grad.masked_fill(~mask, 0).sum()),
-   samples=cases(case(t(2, 3), bools(2, 3), 1.5), case(t(2, 3), bools(3), t()), case(t(3), bools(2, 1), 1),
-                 case(t(), bools(), 2),
-                 error(RuntimeError, "masked_fill_ only supports boolean masks, but got mask with dtype long", t(2),
-                       ints(2), 1),
-                 error(RuntimeError, "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with 1 "
-                                     "dimension(s).", t(2),
-                       bools(2), t(1))), batch=_masked_fill_each, out=None, decomposition=_masked_fill_by_parts)
-
-
-def _check_masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> None:
-    if mask.dtype is not bool_:
-        raise RuntimeError("masked_scatter_ only supports boolean masks, but got mask with dtype "
-                           f"{mask.dtype.scalar_name}")
-    if self.dtype is not source.dtype:
-        raise RuntimeError("masked_scatter: expected self and source to have same dtypes but "
-                           f"got{self.dtype.scalar_name} and {source.dtype.scalar_name}")
-
-
-def _masked_scatter(xp: Any, self: Any, mask: Any, source: Any) -> None:
-    mask = xp.broadcast_to(mask, self.shape)
-    count = int(xp.count_nonzero(mask))
-    if count > source.size:
-        raise RuntimeError("Number of elements of source < number of ones in mask")
-    if at_hand(self) and np.may_share_memory(self, source):
-        for number, place in enumerate(np.flatnonzero(mask)):  # one reads what those before it wrote, as in PyTorch
-            self.flat[place] = source.flat[number]
-    else:
-        self[mask] = source.reshape(-1)[:count]
-
-
-def _taken_grad(xp: Any, grad_output: Any, mask: Any, sizes: tuple[int, ...]) -> Any:
-    made = xp.zeros(math.prod(sizes), grad_output.dtype)
-    taken = grad_output[xp.broadcast_to(mask, grad_output.shape)]
-    made[: taken.size] = taken
-    return made.reshape(sizes)
-
-
-_masked_scatter_backward = function_of(op(
-   "masked_scatter_backward(Tensor grad_output, Tensor mask, int[] sizes) -> Tensor", public="",
-   kernel=moves(lambda grad_output, mask, sizes: Spec(sizes, grad_output.dtype), _taken_grad),
-   grad=dict(grad_output=lambda grad, grad_output_shape, mask:
-             grad.new_zeros(grad_output_shape).masked_scatter(mask, grad)),
-   samples=cases(case(t(2, 3), bools(2, 3), (7,))), kernels={"npu": "index.masked_scatter_backward"}))
-
-
-op("masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
-   kernel=Updates(_check_masked_scatter, _masked_scatter, shape=_masked_shape, preserves=False, memory_first=True),
-   apart="", kernels={"cuda": "places.masked_scatter"},
-   npu="aclnnInplaceMaskedScatter(self, mask, source)",
-   grad=dict(self=lambda grad, mask: grad.masked_fill(mask, 0),
-             source=lambda grad, mask, source_shape: _masked_scatter_backward(grad, mask, source_shape)),
-   samples=cases(case(t(2, 3), bools(2, 3), t(2, 3)), case(t(2, 3), bools(3), t(7)), case(t(3), bools(2, 1), t(6)),
-                 error(RuntimeError, "Number of elements of source < number of ones in mask", t(2),
-                       values([True, True]), t(1))), out=None)
 
 
 # the flattened tensor ------------------------------------------------------------------------------------------------

@@ -5,12 +5,14 @@ from typing import Any
 
 from .._core.device import META
 from .._core.dtype import COMPLEX, FLOAT, INT, uint64
-from .._core.tensor import Tensor, wrapped_dim
+from .._core.geometry import wrapped_dim
+from .._core.tensor import Tensor
 from .._dispatch.keys import modes
 from .._dispatch.registry import registry
 from ._declare.aten import LEAF
 from ._declare.batch import one_by_one
-from ._declare.families import Composite, Parts, moves
+from ._declare.composites import Composite, Parts
+from ._declare.families import moves
 from ._declare.op import composite, function_of, op
 from ._declare.out import JOINED, Out
 from ._declare.recorded import gradients_by_parts, once, recorded_gradients

@@ -5,15 +5,17 @@ from typing import Any
 
 from .._core.device import contiguous_format
 from .._core.dtype import INT, int64
-from .._core.tensor import Tensor, wrap, wrapped_dim
+from .._core.geometry import wrapped_dim
+from .._core.tensor import Tensor, wrap
 from .._dispatch.schema import Argument
 from ._declare.aten import LEAF
 from ._declare.batch import Call, Result, along_dimensions, one_by_one
-from ._declare.families import View, computes, moves, view, views
+from ._declare.families import computes, moves
 from ._declare.op import composite, function_of, op
 from ._declare.out import Out
 from ._declare.rules import Spec, shape_text, writable_copy
 from ._declare.samples import case, cases, error, ints, t, values
+from ._declare.view_family import View, view, views
 from .join import cat, stack
 from .view import Geometry
 

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from .._core.dtype import COMPUTE, FLOAT, dtype, float64, get_default_dtype
-from .._core.tensor import Tensor, wrapped_dim
+from .._core.geometry import wrapped_dim
+from .._core.tensor import Tensor
 from .._core.warn import warn
 from .._dispatch.callers import call_bound
 from ._declare.aten import LEAF, Aten

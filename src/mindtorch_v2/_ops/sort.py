@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from .._core.dtype import BOOL, COMPLEX, FLOAT, float32, float64, int32, int64
-from .._core.geometry import contiguous_strides
-from .._core.tensor import Tensor, wrapped_dim
+from .._core.geometry import contiguous_strides, wrapped_dim
+from .._core.tensor import Tensor
 from .._dispatch.argument_checks import expected
 from .._dispatch.callers import call_bound
 from ._declare.aten import Aten, if_given
@@ -340,7 +340,7 @@ def _mode_by_parts(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
 
 op(f"mode(Tensor self, int dim=-1, {_CHOSEN}",
    apart="self",
-   kernel=computes(_mode_spec, _mode), grad=_CHOSEN_GRAD, kernels={"cpu": "order.mode"},
+   kernel=computes(_mode_spec, _mode), grad=_CHOSEN_GRAD, kernels={"cpu": "order.mode", "cuda": "sort.mode"},
    decomposition=_mode_by_parts,
    samples=cases(case(values([[1, 2, 2, 3, 3], [5, 5, 4, 4, 1]])), case(t(3, 4), 0, True), case(t()), case(bools(2, 5)),
                  error(IndexError, "mode(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 0)),
@@ -403,7 +403,9 @@ def _quantiles_array(xp: Any, self: Any, q: Any, dim: int | None, keepdim: bool,
         above = xp.take_along_axis(rows, xp.ceil(place).astype(xp.int64), -1)
         apart = above - made
         made = xp.where(weight < 0.5, made + weight * apart, above - apart * (1 - weight))
-    return xp.moveaxis(xp.ascontiguousarray(made), -1, 0).reshape(spec.shape)
+    laid_out = uninitialised(spec, xp)
+    laid_out[...] = xp.moveaxis(made, -1, 0).reshape(spec.shape)
+    return laid_out
 
 
 def _quantiles_by_parts(self: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str, ignore_nan: bool) -> Any:
@@ -424,15 +426,16 @@ def _quantiles_by_parts(self: Any, q: Any, dim: int | None, keepdim: bool, inter
     if interpolation in ("linear", "midpoint"):
         weight = place - below if interpolation == "linear" else self.new_full(place.shape, 0.5)
         made = made.lerp(rows.gather(-1, place.ceil().to(int64)), weight)
-    made = made.movedim(-1, 0)
     if keepdim and shape:
-        made = made.reshape(-1, *shape) if at is None else made.unsqueeze(at + 1)
+        made = made.reshape(*shape, -1) if at is None else made.unsqueeze(at)
+    made = made.movedim(-1, 0)
     return made if q.dim() else made.squeeze(0)
 
 
 _quantiles = function_of(op(
     "_quantiles(Tensor self, Tensor q, int? dim, bool keepdim, str interpolation, bool ignore_nan) -> Tensor",
-    kernel=computes(_quantiles_spec, _quantiles_array), public="", decomposition=_quantiles_by_parts))
+    kernel=computes(_quantiles_spec, _quantiles_array), public="", decomposition=_quantiles_by_parts,
+    kernels={"cuda": "sort.quantiles"}))
 
 
 def _quantile(ignore_nan: bool, self: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Tensor:

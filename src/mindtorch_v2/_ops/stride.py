@@ -16,11 +16,13 @@ from .._dispatch.keys import BACKENDS, INFERENCE_MASK, DispatchKey, changed_mode
 from .._dispatch.registry import Operator, registry
 from ._declare.aten import LEAF, Aten
 from ._declare.batch import Call, Result, in_front
-from ._declare.families import Composite, Family, View, view
+from ._declare.composites import Composite
+from ._declare.families import Family
 from ._declare.op import composite, function_of, op
 from ._declare.out import EXACT
 from ._declare.rules import shape_text
 from ._declare.samples import case, cases, error, t
+from ._declare.view_family import View, view
 from .view import Geometry
 
 # free strides --------------------------------------------------------------------------------------------------------

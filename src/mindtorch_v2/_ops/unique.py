@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from .._core.dtype import BOOL, COMPLEX, FLOAT, INT, bool_, float32, float64, int64
-from .._core.tensor import Tensor, proper_dim
+from .._core.geometry import proper_dim
+from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator
 from ._declare.aten import LEAF
@@ -55,11 +56,18 @@ def _asked(xp: Any, made: Any, inverse: Any, counts: Any, return_inverse: bool, 
 
 
 def _unique(xp: Any, self: Any, sorted: bool, return_inverse: bool, return_counts: bool) -> tuple[Any, Any, Any]:
-    made, inverse, counts = xp.unique(self, return_inverse=True, return_counts=True, equal_nan=False) \
-        if return_inverse or return_counts else (xp.unique(self, equal_nan=False), None, None)
-    if inverse is not None:
-        inverse = inverse.reshape(self.shape)
-    return _asked(xp, made, inverse, counts, return_inverse, return_counts)
+    if not (return_inverse or return_counts):
+        return _asked(xp, _distinct(xp, self.reshape(-1)), None, None, False, False)
+    made, inverse, counts = xp.unique(self, return_inverse=True, return_counts=True, equal_nan=False)
+    return _asked(xp, made, inverse.reshape(self.shape), counts, return_inverse, return_counts)
+
+
+def _distinct(xp: Any, array: Any) -> Any:
+    """The different elements in order, each NaN one of them. By sorting: NumPy's table of hashes is slow when large."""
+    ordered = xp.sort(array)
+    first = xp.ones(ordered.shape, bool)
+    xp.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return ordered[first]
 
 
 _UNIQUE2 = op("_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> "
@@ -67,7 +75,7 @@ _UNIQUE2 = op("_unique2(Tensor self, bool sorted=True, bool return_inverse=False
    grad=dict(self=_not_derived("_unique2")),
    samples=cases(case(ints(6)), case(ints(2, 3), True, True, True),
                  case(kinks([1.0, NAN, NAN]), True, True)), batch=dynamic_shape, out=None,
-   kernels={"npu": "index.unique"})
+   kernels={"cuda": "sort.unique", "npu": "index.unique"})
 
 
 def _slices_spec(self: Tensor, dim: int, *rest: Any) -> tuple[Spec, Spec, Spec]:
@@ -160,7 +168,7 @@ _UNIQUE_RUNS = op("unique_consecutive(Tensor self, bool return_inverse=False, bo
    grad=dict(self=_not_derived("unique_consecutive")),
    samples=cases(case(values([3, 1, 1, 3]), True, True),
                  case(values([[3, 1], [3, 1], [2, 1]]), True, True, 0)), batch=dynamic_shape, python=True,
-   kernels={"npu": "index.unique_consecutive"})
+   kernels={"cuda": "sort.unique_consecutive", "npu": "index.unique_consecutive"})
 
 
 def _selected(results: Sequence[Tensor], return_inverse: bool, return_counts: bool) -> Any:
@@ -250,7 +258,7 @@ def _histc(xp: Any, self: Any, bins: int, min: Any, max: Any) -> Any:
 HISTOGRAM_OUT = Out("exact", "torch.histogram: input tensor and hist tensor should have the same dtype, but got input "
                              "{c_made} and hist {c_given}")
 op("histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
-   kernel=moves(_histc_spec, _histc), kernels={"cuda": "places.histc"},
+   kernel=moves(_histc_spec, _histc), kernels={"cuda": "nonzero.histc"},
    npu="aclnnHistc(self, bins, min, max, out) empty=0",
    samples=cases(case(t(20), 4), case(t(20), 5, -1, 1), case(t(4), 3),
                  error(RuntimeError, "torch.histc: max must be larger", t(4), 4, 3, 0)),

@@ -11,18 +11,20 @@ from typing import Any
 from numpy import ndarray
 
 from .._core.device import channels_last, contiguous_format, memory_format, preserve_format
-from .._core.geometry import contiguous_strides
-from .._core.tensor import Tensor, wrapped_dim
+from .._core.geometry import contiguous_strides, wrapped_dim
+from .._core.tensor import Tensor
 from .._core.warn import warn_once
 from .._dispatch.argument_checks import expected, takes
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import registry
 from ._declare.aten import Aten
 from ._declare.batch import Call, Result, called, inner, shifted, sized, spread
-from ._declare.families import Composite, moves, view
+from ._declare.composites import Composite
+from ._declare.families import moves
 from ._declare.op import composite, function_of, op
 from ._declare.rules import Spec, broadcast_shape, shape_text, type_text
 from ._declare.samples import case, cases, error, t
+from ._declare.view_family import view
 
 Geometry = tuple[tuple[int, ...], tuple[int, ...], int]
 
@@ -118,11 +120,12 @@ def _view(self: Tensor, size: tuple[int, ...]) -> Geometry:
 
 def _reshaped(array: ndarray, size: tuple[int, ...]) -> ndarray | None:
     """NumPy's view of an array in row-major order; None where the geometry has to say more."""
-    if not array.ndim or not array.flags.c_contiguous or array.strides[-1] != array.itemsize:
+    shape = array.shape
+    if not shape or not array.flags.c_contiguous:
         return None
     made = array.reshape(size)
-    if 1 in array.shape and made.shape == array.shape:  # which NumPy leaves alone, with any stride of a size of 1
-        return None
+    if 1 in shape and (made.shape == shape or array.strides[-1] != array.itemsize):
+        return None  # NumPy leaves alone what has this shape, with any stride of a size of 1
     return made if made.shape == size or -1 in size else None  # NumPy takes any negative size for -1
 
 
@@ -198,10 +201,6 @@ def _t(self: Tensor) -> Geometry:
     if array.ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {array.ndim}D")
     return array.shape[::-1], array.strides[::-1], 0
-
-
-def _flipped(array: Any) -> Any:
-    return array.transpose() if array.ndim < 3 else None
 
 
 def _t_each(call: Call) -> Result:

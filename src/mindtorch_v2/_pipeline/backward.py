@@ -1,6 +1,6 @@
 """Gradients of replayed calls: a call's backward pass, planned once, and run as one node of the graph."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,12 +9,13 @@ from .._autograd.engine import edge_for, run_backward
 from .._autograd.function import BackwardCFunction, DelayedError, zeros
 from .._autograd.node import FREED, Node, saving_hooks
 from .._core.tensor import Tensor
-from .._dispatch.keys import CPU_MASK, changed_modes, modes
+from .._dispatch.keys import BACKEND_MASK, CPU_MASK, CUDA_MASK, changed_modes, modes
 from ..amp import autocast
+from .captured import Runs
 from .guards import NotGuarded
 from .plan import Plan
 from .record import Pipeline
-from .trace import Layout, Trace, layout_of
+from .trace import Layout, Trace, address_of, layout_of
 
 _TWICE = "torch.compile with aot_autograd does not currently support double backward"
 
@@ -43,34 +44,41 @@ class _Recorded(Pipeline):
 class Backward:
     """The plan that takes the gradients of a call's results to those of the tensors that it read.
 
-    `inputs` and `made` are the arrays that the call's own plan began with and gave, `needs` the tensors that want
-    gradients.
+    `inputs` and `made` are the arrays that the call's own plan began with and gave, `arguments` the places of those
+    inputs that are other arrays at each call, `needs` the tensors that want gradients.
     """
 
     plan: Plan | None = None  # None where nothing is computed
 
     def __init__(self, results: Sequence[Tensor], needs: Sequence[Tensor], inputs: Sequence[Any],
-                 made: Sequence[Any]) -> None:  # fmt: skip
-        if saving_hooks.users or any(t._keys & CPU_MASK == 0 or t._hooks is not None for t in (*results, *needs)):
-            raise NotGuarded("hooks see its gradients, or they are not on the CPU")
+                 made: Sequence[Any], arguments: Collection[int]) -> None:  # fmt: skip
+        self.mask, self.device = results[0]._keys & BACKEND_MASK, results[0]._device
+        if saving_hooks.users or any(t._keys & BACKEND_MASK != self.mask or t._device != self.device
+                                     or t._hooks is not None for t in (*results, *needs)):  # fmt: skip
+            raise NotGuarded("hooks see its gradients, or they are on several devices")
+        if not self.mask & (CPU_MASK | CUDA_MASK):
+            raise NotGuarded("calls on its device are not recorded")
         _check_graph(results, needs)
         self.outputs = tuple([(r._array.shape, r._array.dtype, r._device) for r in results])
         given: list[Any] = list(map(zeros, self.outputs))
         pipe = _Recorded(explain=False)
         pipe.keeps = True
-        with autocast("cpu", enabled=False), changed_modes(grad_enabled=False), pipe:
+        with autocast(self.device.type, enabled=False), changed_modes(grad_enabled=False), pipe:
             found = run_backward(results, given, True, False, needs, True, False)
         if len(pipe.history) > 1:
             raise NotGuarded("its backward pass looks at elements, or calls what is not recorded")
         self.parts: list[Part] = []
-        self.numbers: list[Any] = []
         if pipe.history:
             trace, self.plan = pipe.history[0]
-            self.numbers = list(trace.numbers)
             grads = [gradient._array for gradient in given]
             named = (("input", inputs), ("made", made), ("grad", grads))
             self._find_parts(trace, [(kind, i, array) for kind, own in named for i, array in enumerate(own)])
         self._find_results(found, given, pipe.made)
+        if self.plan is not None:
+            copied = [at for at, part in enumerate(self.parts)
+                      if part.kind == "grad" or part.kind == "input" and part.which in arguments]  # fmt: skip
+            made_here = {part.which for part in self.results if part is not None and part.kind == "made"}
+            self.runs = Runs(self.plan, trace.numbers, copied, made_here)
 
     def _find_parts(self, trace: Trace, arrays: Sequence[tuple[str, int, Any]]) -> None:
         """Notes where what the plan reads comes from."""
@@ -119,7 +127,7 @@ class Backward:
             for at, part in enumerate(self.parts):
                 if part.kind == "grad":
                     inputs[at] = part.of(_in_order(given[part.which]))
-            arrays = self.plan.run(inputs, self.numbers)
+            arrays, _ = self.runs(inputs)
         found: list[Any] = []
         used: set[int] = set()
         for result in self.results:
@@ -127,6 +135,7 @@ class Backward:
                 found.append(None if result is None else given[result.which])
                 continue
             made = object.__new__(Tensor)
+            made._keys, made._device = self.mask, self.device
             if result.kind == "grad":
                 made._array = result.of(_in_order(given[result.which])).copy()
             else:
@@ -147,25 +156,41 @@ class _Memory:
             "data": (address + offset, readonly), "version": 3}  # fmt: skip
 
 
-def view_of(source: np.ndarray, offset: int, layout: Any) -> np.ndarray:
+def view_of(source: Any, offset: int, layout: Any) -> Any:
     """The part of an array's memory that begins at an offset."""
+    if source.__class__ is not np.ndarray:
+        storage = source.storage
+        return storage.array(layout.shape, layout.dtype, source.pointer - storage.address + offset, layout.strides)
     return np.asarray(_Memory(source, offset, layout)).view(layout.dtype)
 
 
-def _in_order(gradient: Tensor) -> np.ndarray:
+def _in_order(gradient: Tensor) -> Any:
     gradient._settle()
     array = gradient._array
+    if array.__class__ is not np.ndarray:
+        return array if array.layout.contiguous else gradient.contiguous()._array
     return array if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(array.shape)
+
+
+def overlap(one: Any, other: Any) -> bool:
+    """Whether two arrays may have elements in common."""
+    if one.__class__ is not other.__class__:
+        return False
+    if one.__class__ is np.ndarray:
+        return np.may_share_memory(one, other)
+    begins, ends = max(one.pointer, other.pointer), [a.pointer + a.layout.nbytes for a in (one, other)]
+    return begins < min(ends)
 
 
 def _shown(array: Any, arrays: Sequence[tuple[str, int, Any]], layout: Layout) -> Part | None:
     """The part of a known array that an array shows."""
-    if array.base is None:
+    at = address_of(array)
+    if array.__class__ is np.ndarray and array.base is None:
         return None
-    at = array.__array_interface__["data"][0]
-    found = [Part(kind, i, at - known.__array_interface__["data"][0], layout) for kind, i, known in arrays
-             if np.may_share_memory(known, array)]  # fmt: skip
+    found = [Part(kind, i, at - address_of(known), layout) for kind, i, known in arrays if overlap(known, array)]
     if not found:
+        if array.__class__ is not np.ndarray and (array.memory is None or at == array.memory.ptr):
+            return None
         raise NotGuarded("its backward pass reads a tensor whose place is not known")
     return found[0]
 

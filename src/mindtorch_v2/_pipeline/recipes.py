@@ -131,7 +131,7 @@ _FOLDS = {"aten::sum": "sum", "aten::mean": "mean", "aten::amax": "max"}
 
 def _find_rows(recipe: Recipe, args: Sequence[Any]) -> None:
     """Notes how a call is computed row by row."""
-    from .rows import row_of
+    from .row_calls import row_of
 
     recipe.row = row_of(recipe.operator, args)
     recipe.fails = recipe.fails and recipe.row is None

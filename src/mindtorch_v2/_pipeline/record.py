@@ -15,6 +15,8 @@ from .._dispatch.keys import (
     CPU_MASK,
     CUDA_MASK,
     PIPELINE_MASK,
+    PIPELINE_MASKS,
+    UNRECORDED_PIPELINE_MASKS,
     VIEW_MASK,
     changed_modes,
     modes,
@@ -28,7 +30,7 @@ from .._ops._declare.rules import shares_storage
 from .cache import plan_of
 from .plan import Plan
 from .recipes import CUT, REAL, Recipe, guard_of, recipe_for, twins_of
-from .trace import ABSENT, Node, Place, Slots, Trace, layout_of, nothing, place_of_caller, told
+from .trace import ABSENT, Known, Node, Place, Slots, Trace, layout_of, nothing, place_of_caller, told
 
 _new = object.__new__
 _RECORDED = CPU_MASK | CUDA_MASK  # the devices whose calls are recorded
@@ -44,9 +46,12 @@ _LONGEST = 4096  # calls after which a trace is run, so that memory is not kept 
 class _State:
     """The trace of the one thread that records; None while several do, or none does."""
 
-    trace: Any = None
-    threads: set[int] = set()  # noqa: RUF012 - one for all
-    lock = threading.Lock()
+    __slots__ = ("lock", "threads", "trace")
+
+    def __init__(self) -> None:
+        self.trace: Any = None
+        self.threads: set[int] = set()
+        self.lock = threading.Lock()
 
 
 _state = _State()
@@ -223,20 +228,37 @@ for _item in {name}:
 _layout_{at} = tuple(_layouts)
 """
 _QUICK = """
-_trace = _state.trace or _own_trace()
 _node = _trace.node.likely
-try: _same = {as_before}
-except AttributeError: _same = False  # a number, where a tensor was
-if _same{unless}:
-    _trace.node = _node
-    if _node.free:{numbers}
-        if _node.recipe.fails: _trace.lines[_node] = _place()
-    {result}
+if _node.kernel is _recipes{defaults}:
+    try: _same = {as_before}
+    except AttributeError: _same = False  # a number, where a tensor was
+    if _same{unless}:
+        _trace.node = _node
+        if _node.free:{numbers}
+            if _node.free > 1: _trace.lines[_node] = _place()
+        {result}
 """
 _MADE = """
 _made = _new(Tensor)
 _made._array = _array = _node.array
 _array.holder = _ref(_made){device}
+"""
+# What a public function begins with once its operator is recorded often: the call is known before it is dispatched.
+# Tensors that nothing is derived for are kept for a while, since most are let go by then: a weak reference of each
+# would take longer. (Not in backward passes, which look who holds their tensors.)
+_AHEAD = """
+if (_masks is _RECORDED or _masks is _UNDERIVED) and keys == CPU:
+    _trace = _state.trace
+    if _trace is not None:
+        {quick}
+"""
+_KEPT = """
+_made = _new(Tensor)
+_made._array = _array = _node.array
+if _masks is _RECORDED:
+    _trace.made.append(_made)
+    if not _node.count & 511: _trace.sweep()
+else: _array.holder = _ref(_made)
 """
 _END = """
 try: _recipe = _recipes[{key}]
@@ -277,7 +299,7 @@ def kernel_of(operator: Operator, below: Callable, mask: int) -> Callable:
         "_ref": weakref.ref, "NUMBERS": NUMBERS, "REAL": REAL, "_zero": _signed_zero, "LONGEST": _LONGEST,
         "NONE": ABSENT.array, "_place": place_of_caller, "__opname__": f"{operator.name} recorded",
     }  # fmt: skip
-    recipes: dict[tuple, Any] = {}
+    recipes = Known()
     plans.append(recipes)
     free = {i: MISSING if a.is_tensor else a.default for i, a in enumerate(schema.arguments) if _is_free(operator, a)}
     scope |= {f"_default_{a.name}": a.default for a in schema.arguments}
@@ -285,7 +307,31 @@ def kernel_of(operator: Operator, below: Callable, mask: int) -> Callable:
     scope |= {"_recipes": recipes, "_miss": missing, "_other": _Others(operator, missing, _cutting(below)),
               "_writable": _is_writable, "_counted": _counted,
               "_several": lambda places, like: result_of(operator, _results(places, like))}  # fmt: skip
-    return compile_function(schema.base_name, _source(operator, backend), scope)
+    source, ahead = _source(operator, backend)
+    if ahead and mask == CPU_MASK | PIPELINE_MASK:
+        recipes.recorder = Recorder(operator, ahead, scope)
+        if operator.recorder is not None:
+            recipes.recorder.install()  # in the place of another, made before kernels changed
+    return compile_function(schema.base_name, source, scope)
+
+
+class Recorder:
+    """Lines for an operator's public functions, and what they name."""
+
+    def __init__(self, operator: Operator, ahead: str, scope: dict[str, Any]) -> None:
+        self._operator, self._ahead = operator, ahead
+        own = {"_RECORDED": PIPELINE_MASKS, "_UNDERIVED": UNRECORDED_PIPELINE_MASKS, "CPU": CPU_MASK}
+        self.scope = own | {name: value for name, value in scope.items() if not name.startswith("__")}
+
+    def lines(self, before: Sequence[str]) -> list[str]:
+        """After lines that name what the call leaves out."""
+        return [*before, *self._ahead.strip().splitlines()]
+
+    def install(self) -> None:
+        """Makes the operator's public functions anew."""
+        self._operator.recorder = self
+        for rebuild in self._operator.rebuilds:
+            rebuild()
 
 
 def _first_tensor(*values: Any) -> Any:
@@ -302,15 +348,16 @@ def _is_free(operator: Operator, argument: Argument) -> bool:
     return known and argument.type in ("Tensor|Scalar", "Scalar", "float")
 
 
-def _source(operator: Operator, backend: int) -> str:
-    schema = operator.schema
+def _source(operator: Operator, backend: int) -> tuple[str, str]:
+    """A recording kernel's source, and that of what its caller may do without it."""
+    schema, ahead = operator.schema, ""
     names = ", ".join(schema.names)
     lines = ["_free = []"]
     keys: list[str] = []
     flat: list[str] = []
     given: list[str] = []
     # what a call that is as the likely one was has to be, and what is noted of one so that others can be compared
-    as_before, rest, plain, numbers = ["_node.kernel is _recipes"], [], [], []
+    as_before, defaults, rest, plain, numbers = [], [], [], [], []
     for at, a in enumerate(schema.arguments):
         name, free = a.name, _is_free(operator, a)
         number = f"({name}.__class__, {name} or _zero({name}))"
@@ -330,11 +377,15 @@ def _source(operator: Operator, backend: int) -> str:
                     otherwise += [f"    if {name}.__class__ in REAL:", f"        _layout_{at} = {name}.__class__",
                                   f"        _free.append({name})"]  # fmt: skip
                     found = f"{name}.__class__ if {name}.__class__ in REAL else {found}"
-                    numbers.append(f"\n        if {name}.__class__ in REAL: _trace.numbers.append({name})")
                 plain.append(f"{name}.__class__ in {'REAL' if free else '()'} or {name}.__class__ not in NUMBERS")
-                array = f"({name}.__class__ if _node.free and {name}.__class__ in NUMBERS else {array})"
                 otherwise.append("el")
-            as_before.append(f"{array} is _node.a{len(given)}.array")
+            known, test = f"_node.a{len(given)}.array", ""
+            if a.type == "Tensor|Scalar" and free:
+                test, known = f"(_known := {known}) is {name}.__class__ or ", "_known"
+                numbers.append(
+                    f"\n            if _node.a{len(given)}.array is {name}.__class__: _trace.numbers.append({name})"
+                )
+            as_before.append(f"({test}{array} is {known})")
             given.append(found)
             if otherwise:
                 own = ["se:", *("    " + x for x in own)]
@@ -348,7 +399,7 @@ def _source(operator: Operator, backend: int) -> str:
                       f"    _free.append({name})", f"else: _key_{at} = {number}"]  # fmt: skip
             keys.append(f"_key_{at}")
             plain.append(f"{name} is _default_{name}")
-            as_before.insert(1, plain[-1])
+            defaults.append(f" and {plain[-1]}")
         else:
             keys.append(key_part(a))
             rest.append(key_part(a))
@@ -361,7 +412,7 @@ def _source(operator: Operator, backend: int) -> str:
         if rest:
             as_before.append(f"({others}) == _node.rest")
         first, unless = next(a.name for a in schema.arguments if a.is_tensor), ""
-        result = _indented(f"{made}\nreturn _made", 4)
+        result = f"{made}\nreturn _made"
         if ending == "written":
             others_read = ", ".join(a.name for a in schema.arguments[1:] if a.is_tensor)
             unless = (f" and (_counted({first}) if {first}._array.__class__ is Deferred"
@@ -369,7 +420,11 @@ def _source(operator: Operator, backend: int) -> str:
             result = f"return {first}"
         elif ending == "several":
             result = f"return _several(_node.made, ({names},))"
-        quick = _QUICK.format(as_before=" and ".join(as_before), numbers="".join(numbers), unless=unless, result=result)
+        parts = {"as_before": " and ".join(as_before), "defaults": "".join(defaults), "numbers": "".join(numbers)}
+        quick += _QUICK.format(unless=unless, result=_indented(result, 8), **parts)
+        kept = f"{_KEPT.strip()}\nreturn _made" if ending == "one" else result
+        caller = _QUICK.format(unless=unless, result=_indented(kept, 8), **parts).strip()
+        ahead = _AHEAD.format(quick=_indented(caller, 8))
         learn = f"_trace.learn(_node, _recipes, ({''.join(f'{g}, ' for g in given)}), ({others}))"
         if plain:
             learn = f"\n    if {' and '.join(f'({test})' for test in plain)}: {learn}"
@@ -382,7 +437,7 @@ def _source(operator: Operator, backend: int) -> str:
         names=names, key=", ".join(keys) + ",", flat=operands, other=_indented(other, 4), learn=learn, made=made
     )
     body = "\n".join("    " + line for line in (*quick.strip().splitlines(), *lines, *end.strip().splitlines()))
-    return f"def {schema.base_name}({names}):\n{body}\n"
+    return f"def {schema.base_name}({names}):\n{body}\n", ahead
 
 
 def _indented(text: str, by: int) -> str:
@@ -542,7 +597,7 @@ def _view_kernel(operator: Operator, below: Callable) -> Callable:
     """Views of arrays that are there are made at once; views of others are geometry."""
     family = operator.declaration.family
     cut = _cutting(below)
-    known: dict[tuple, Any] = {}
+    known = Known()
     plans.append(known)
 
     compares = not any(a.is_tensor for a in operator.schema.arguments[1:])

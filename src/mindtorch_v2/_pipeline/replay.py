@@ -18,15 +18,17 @@ from .._core.planning import changes
 from .._core.tensor import Tensor
 from .._dispatch.keys import BACKEND_MASK, VIEW_MASK, WITH_GRAD
 from ..utils import _pytree as pytree
-from .backward import Backward, CompiledFunctionBackward, view_of
+from .backward import Backward, CompiledFunctionBackward, overlap, view_of
+from .captured import Runs
 from .guards import NotGuarded, Surroundings, Watched, ambient, global_hooks, key_of
-from .trace import Trace
+from .trace import Trace, address_of
 
 _MOST = 64  # kinds of arguments that are kept
 _TRIED = 4  # times after which hooks that come and go are no reason to try again
 _HOPELESS = 64  # calls after which a function none of whose calls can be replayed is no longer tried
 _LEAST = 4  # calls that take longer than it takes to look at guards
 _UNHELD = 4  # references to an array that a trace alone holds, while it is counted
+_HELD_HERE = 3  # those to a tensor that is counted: a tuple's, a variable's, and that of the count
 
 
 class Replays:
@@ -134,8 +136,7 @@ class Replay:
         trace, self.plan = pipe.history[0]
         if sum(entry.kind != "view" for entry in self.plan.entries) < _LEAST and pipe.saved <= 0:
             raise NotGuarded("it is too short")
-        self.numbers = list(trace.numbers)
-        self._find_inputs(trace, tensors, pipe.unwritten)
+        self._find_inputs(trace, tensors, pipe.unwritten, _saved_alone(result))
         needing = self._find_results(trace, pipe.made, result, tensors)
         # writes that count: each source that was written, and how often
         bumps = [(tensor, tensor._version - before) for tensor, before in zip(sources, versions, strict=True)
@@ -144,6 +145,10 @@ class Replay:
         self.bumps = [(arguments.get(id(tensor)), tensor, count) for tensor, count in bumps]
         if len(tensors) > 1 and any(position is not None for position, _, _ in self.bumps):
             raise NotGuarded("an argument is written, and there are others, which may lie in the same memory")
+        written = [at for at, number in enumerate(trace.inputs) if number in trace.written and at not in self.copied]
+        given = {what for kind, what, _ in self.results if kind == "made"}
+        self.runs = Runs(self.plan, trace.numbers, self.copies, given, written)
+        self.last: Any = None  # the node that may still read what the last launch of a graph made
         self.backward: Backward | None = None
         if needing:
             self._find_backward(trace, pipe.made, needing, tensors, sources)
@@ -155,7 +160,7 @@ class Replay:
             raise NotGuarded("it writes a tensor that needs gradients")
         needs = list({id(t): t for t in sources if t.requires_grad}.values())
         try:
-            self.backward = Backward(needing, needs, list(trace.inputs.values()), made)
+            self.backward = Backward(needing, needs, list(trace.inputs.values()), made, self.copies)
         except RuntimeError as error:
             raise NotGuarded(f"its gradients cannot be computed now: {error}") from error
         arguments = {id(tensor): position for position, tensor in enumerate(tensors)}
@@ -165,8 +170,12 @@ class Replay:
         self.saved = [owners[position] for position in self.backward.reads("input") if position in owners]
         self.saved_results = [i for i, (kind, what, _) in enumerate(self.results) if kind == "made" and what in read]
 
-    def _find_inputs(self, trace: Trace, tensors: Sequence[Tensor], unwritten: dict[int, Any]) -> None:
-        """Notes where each input of the plan comes from: an argument, a tensor, a view of one, a constant."""
+    def _find_inputs(self, trace: Trace, tensors: Sequence[Tensor], unwritten: dict[int, Any],
+                     saved: dict[int, int]) -> None:  # fmt: skip
+        """Notes where each input of the plan comes from: an argument, a tensor, a view of one, a constant.
+
+        `saved` says how many tensors, which only the graph of the results holds, an array has.
+        """
         arguments = {id(tensor._array): position for position, tensor in reversed(list(enumerate(tensors)))}
         held = list(self.surroundings.tensors())
         kept = {id(tensor._array): position for position, (tensor, _) in reversed(list(enumerate(held)))}
@@ -194,12 +203,15 @@ class Replay:
                 self.from_owners[position] = which if of_argument else None, owner
                 self.views.append((position, *found, layout))
                 used.update([found[1]] if not found[0] else [])
-            elif _held_elsewhere(arrays, position):
+            elif _held_elsewhere(arrays, position, saved.get(own, 0)):
                 raise NotGuarded("it reads a tensor whose place is not known")
             else:
                 self.constants[position] = unwritten.get(number, arrays[position])
                 if number in trace.written:
                     self.copied.append(position)
+        # inputs that are other arrays at each call
+        self.copies = {position for position, _ in self.from_arguments} | set(self.copied)
+        self.copies |= {position for position, of_argument, *_ in self.views if of_argument}
         places = [held[which] for which in used]
         self.places = [(t, still, weakref.ref(t._array), _geometry(t._array)) for t, still in places]
         self.held = [tensor for tensor, _ in held]
@@ -208,15 +220,15 @@ class Replay:
     @staticmethod
     def _part_of(array: Any, tensors: Sequence[Tensor], held: Sequence[tuple[Tensor, Any]]) -> tuple | None:
         """Which known array an array shows a part of: (is it an argument's, which one, where it begins in it)."""
-        if array.__class__ is not np.ndarray or array.base is None:
+        if array.__class__ is np.ndarray and array.base is None:
             return None
-        at = array.__array_interface__["data"][0]
+        at = address_of(array)
         found = []
         for of_argument, known in ((True, tensors), (False, [tensor for tensor, _ in held])):
             for which, tensor in enumerate(known):
                 source = tensor._array
-                if source.__class__ is np.ndarray and np.may_share_memory(source, array):
-                    found.append((of_argument, which, at - source.__array_interface__["data"][0], id(source)))
+                if overlap(source, array):
+                    found.append((of_argument, which, at - address_of(source), id(source)))
         return found[0][:3] if found and len({source for *_, source in found}) == 1 else None
 
     def _find_results(self, trace: Trace, made: Sequence[Any], result: Any, tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -284,7 +296,8 @@ class Replay:
             inputs[position] = known[1]
         for position in self.copied:
             inputs[position] = inputs[position].copy()
-        made = self.plan.run(inputs, self.numbers)
+        last = self.last and self.last()
+        made, own = self.runs(inputs, overwrites=last is None or not last.held)
         for argument, tensor, count in self.bumps:
             written = tensor if argument is None else tensors[argument]
             for _ in range(count):
@@ -304,6 +317,8 @@ class Replay:
             saved += [leaves[i].detach() for i in self.saved_results]
             needs = [held if which is None else tensors[which] for which, held in self.needs]
             node = CompiledFunctionBackward(self.backward, self.backward.held(inputs, made), saved, needs)
+            if own:
+                self.last = weakref.ref(node)
             for number, leaf in enumerate(needing):
                 leaf._edge = (node, number)
                 leaf._edge_version = version_of(leaf)
@@ -314,12 +329,43 @@ def _geometry(array: Any) -> tuple:
     return array.__class__, array.shape, array.strides, array.dtype
 
 
-def _held_elsewhere(arrays: Sequence[Any], position: int) -> bool:
-    """Whether somebody besides a trace holds an array, or the memory that it shows."""
+def _saved_alone(result: Any) -> dict[int, int]:
+    """By an array's id, the tensors that it has which nobody but nodes of the results' graph holds."""
+    alone: dict[int, int] = {}
+    for tensor, times in _saved(result):
+        if sys.getrefcount(tensor) <= times + _HELD_HERE:
+            alone[id(tensor._array)] = alone.get(id(tensor._array), 0) + 1
+    return alone
+
+
+def _saved(result: Any) -> list[tuple[Tensor, int]]:
+    """The tensors that nodes of the results' graph keep, and how often."""
+    found: dict[int, tuple[Tensor, int]] = {}
+    todo: list[Any] = [leaf._edge for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
+    seen: set[int] = set()
+    while todo:
+        edge = todo.pop()
+        if edge is None or edge[1] < 0 or id(edge[0]) in seen:  # a leaf has no node
+            continue
+        seen.add(id(edge[0]))
+        todo += edge[0].edges
+        for value in edge[0].saved or ():
+            if value.__class__ is Tensor:
+                found[id(value)] = value, found[id(value)][1] + 1 if id(value) in found else 1
+    return list(found.values())
+
+
+def _held_elsewhere(arrays: Sequence[Any], position: int, saved: int) -> bool:
+    """Whether somebody besides a trace, and so many tensors, holds an array, or the memory that it shows."""
     array = arrays[position]
-    if sys.getrefcount(array) > _UNHELD:
+    if sys.getrefcount(array) > _UNHELD + saved:
         return True
-    owner = array
+    if array.__class__ is not np.ndarray:
+        storage = array._storage
+        known = 2 + (storage is not None) + (array._view is not None)  # the array, the count, and what is made of it
+        shared = storage is not None and sys.getrefcount(storage) > 3  # the array, `storage` and the count
+        return shared or array.memory is not None and sys.getrefcount(array.memory) > known
+    owner: Any = array
     while isinstance(getattr(owner, "base", None), np.ndarray):
         owner = owner.base
     if getattr(owner, "base", None) is not None:

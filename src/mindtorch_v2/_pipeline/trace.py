@@ -95,7 +95,7 @@ class Place:
         layout = made.layout = self.layout
         made.shape, made.strides, made.dtype = layout.shape, layout.strides, layout.dtype
         made.trace, made.number, made.root, made.offset = trace, self.number, self.root, self.offset
-        made.value, made.error, made.others = None, None, ()
+        made.value, made.error, made.others, made.holder = None, None, (), nobody
 
 
 class Node(Place):
@@ -103,8 +103,9 @@ class Node(Place):
 
     Recordings that begin alike share nodes, so that a node stands for all up to it. `after` are the nodes that followed
     it, `likely` the last of them: a call that is as that one was takes it without a search. For this a node has
-    `kernel`, which tells operators apart, `a0` ... for tensors and numbers and `rest` for other arguments (`free`: some
-    are numbers, or its line in the program is noted). A node with one result is its place; `made` are those of all.
+    `kernel`, which tells operators apart, `a0` ... for tensors and numbers and `rest` for other arguments (`free`: 1
+    if some are numbers, 2 if its line in the program is noted). A node with one result is its place; `made` are those
+    of all.
     """
 
     __slots__ = ("a0", "a1", "a2", "a3", "after", "count", "free", "kernel", "known", "likely", "made", "operands",
@@ -113,7 +114,7 @@ class Node(Place):
     likely: "Node"
     a0: Place
     rest: tuple
-    free: bool
+    free: int
 
     def __init__(self, parent: "Node | None", recipe: Any, operands: tuple, count: int) -> None:
         self.parent, self.recipe, self.operands, self.count = parent, recipe, operands, count
@@ -147,11 +148,18 @@ for _kind, _place in NUMBER_PLACES.items():
     _place.array = _kind
 
 _MOST_NODES = 1 << 14
+_OFTEN = 64  # calls of an operator at different places, after which its public functions know how to record it
 _traces: "weakref.WeakSet[Trace]" = weakref.WeakSet()
 
 
 class Trace:
     """See the package. `node` stands for what was recorded since the last flush."""
+
+    __slots__ = ("__weakref__", "_last", "_places", "draws", "flush", "inputs", "known", "lines", "live", "made",
+                 "node", "nodes", "numbers", "outputs", "plan", "quick", "root", "saves", "searched", "shared",
+                 "survivors", "swept", "touched", "written")  # fmt: skip
+
+    live: "Trace"
 
     def __init__(self) -> None:
         self.flush: Any = nothing
@@ -166,6 +174,10 @@ class Trace:
         self.node = self._last = self.root
         self._places: list[Place] = []  # of the values up to `_last`
         self.numbers: list[Any] = []
+        self.made: list[Any] = []  # tensors that callers made ahead of the recording kernel, the last ones of them,
+        self.swept, self.survivors = 0, list[int]()  # how many there were before, and which of these were held
+        self.searched: list[Node] = []  # calls that were not the likely ones
+        self.saves = False  # whether an array is kept for a backward pass
         self.known: dict[int, tuple[int, Layout]] = {}  # number and layout of an input by the id of its array
         self.inputs: dict[int, Any] = {}
         self.written: set[int] = set()  # inputs that are written
@@ -221,13 +233,17 @@ class Trace:
                     node.count += 1
                 made.append(place)
             node.made = tuple(made)
+        self.searched.append(node)
         parent.likely = self.node = node
         return node
 
-    def learn(self, node: Node, kernel: Any, given: Sequence[Any], rest: tuple) -> None:
+    def learn(self, node: Node, kernel: "Known", given: Sequence[Any], rest: tuple) -> None:
         """Notes how a call like this one is known: `given` has values by number, and classes of Python's numbers."""
         node.kernel, node.rest = kernel, rest
-        node.free = node.recipe.fails or any(value.__class__ is type for value in given)
+        kernel.learned += 1
+        if kernel.learned == _OFTEN and kernel.recorder is not None:
+            kernel.recorder.install()
+        node.free = 2 if node.recipe.fails else int(any(value.__class__ is type for value in given))
         places = self._places_up_to(node)
         for name, value in zip(("a0", "a1", "a2", "a3"), given):
             place = ABSENT if value is None else NUMBER_PLACES.get(value) or places[value]
@@ -250,13 +266,12 @@ class Trace:
     def taken(self) -> "Trace":
         """What was recorded, as a trace of its own; this one is empty then."""
         made = _new(Trace)
-        made.__dict__.update(self.__dict__)
+        for name in _TAKEN:
+            setattr(made, name, getattr(self, name))
         made.flush = nothing
         self._begin()
         made.live = self
         return made
-
-    live: "Trace"
 
     def end(self, error: BaseException | None = None) -> None:
         """Gives the recording's places free, once results are there, or never come."""
@@ -271,15 +286,33 @@ class Trace:
 
     def find_outputs(self) -> tuple[int, ...]:
         """Notes the values that somebody holds now."""
-        arrays = [place.array for place in self.node.path()[1]]
-        try:
-            counts = bytes(map(sys.getrefcount, arrays))  # and a search, as the quickest way through thousands
-        except ValueError:  # one is held very often
-            counts = bytes([min(count, 255) for count in map(sys.getrefcount, arrays)])
-        held = [number for found in _HELD(counts) if (number := found.start()) not in self.inputs]
-        memories = {arrays[number].memory for number in held}.difference(held, self.inputs)
-        self.outputs = tuple(sorted([*held, *memories])) if memories else tuple(held)
+        self.sweep()
+        places = self.node.path()[1]
+        asked = self._holdable(places)
+        held = [number for at in _held([place.array for place in asked], _UNHELD)
+                if (number := asked[at].number) not in self.inputs]  # fmt: skip
+        memories = {places[number].array.memory for number in held}.difference(self.inputs)
+        self.outputs = tuple(sorted({*held, *memories}))
         return self.outputs
+
+    def _holdable(self, places: list[Place]) -> list[Place]:
+        """Of the places of all values, those that somebody may hold."""
+        own = [place.number for node in self.searched for place in node.made if place is not None]
+        if self.touched or self.saves or self.swept + len(own) < self.node.count - len(self.inputs):
+            return places
+        read = [number for node in self.searched for number in node.operands]  # and may be kept for a backward pass
+        return [places[number] for number in {*self.survivors, *own, *read} if number is not None]
+
+    def sweep(self) -> None:
+        """Lets tensors go that nobody else holds, and notes the others."""
+        made = self.made
+        self.swept += len(made)
+        for at in _held(made, _UNHELD_MADE):
+            array = made[at]._array
+            if array.__class__ is Deferred:
+                array.holder = weakref.ref(made[at])
+                self.survivors.append(array.number)
+        made.clear()
 
     # looking ---------------------------------------------------------------------------------------------------------
 
@@ -314,7 +347,7 @@ class Trace:
         if not self.written or len(self.inputs) < 2:
             return ()
         layouts = dict(self.known.values())
-        spans = sorted([(_address(array), number) for number, array in self.inputs.items()])
+        spans = sorted([(address_of(array), number) for number, array in self.inputs.items()])
         groups: list[tuple] = []
         own: list[tuple[int, int]] = []
         begin = end = -1
@@ -361,6 +394,9 @@ class Trace:
         return made
 
 
+_TAKEN = [name for name in Trace.__slots__ if name not in ("__weakref__", "live")]
+
+
 class _Input:
     """Marks in a signature that the next one is the layout of an array from outside."""
 
@@ -377,14 +413,36 @@ def nothing() -> None:
     """The flush of a trace that nothing is recorded in."""
 
 
-def _count_of_unheld() -> int:
-    place = Place()
-    place.array = object()
-    return next(map(sys.getrefcount, [place.array]))
+class Known(dict):
+    """What an operator's calls are recorded as, by layouts; `recorder` is installed when it is looked at often."""
+
+    learned = 0
+    recorder: Any = None
 
 
-# What finds counts that are not those of an array in a place and in a list, with the reference of the count.
-_HELD = re.compile(b"[^%s]" % re.escape(bytes([_count_of_unheld()])), re.DOTALL).finditer
+def nobody() -> None:
+    """The holder of a value that no tensor was made for."""
+
+
+def _held(objects: list[Any], unheld: Any) -> list[int]:
+    """The places in a list of what others hold, too."""
+    try:
+        counts = bytes(map(sys.getrefcount, objects))  # and a search, as the quickest way through thousands
+    except ValueError:  # one is held very often
+        counts = bytes([min(count, 255) for count in map(sys.getrefcount, objects)])
+    return [found.start() for found in unheld(counts)]
+
+
+def _count_of_unheld(places: int) -> Any:
+    """What finds counts of references other than those of a number of places, a list and the count."""
+    held = [object()]
+    others = [held[0] for _ in range(places)]
+    count = next(map(sys.getrefcount, held))
+    assert len(others) == places
+    return re.compile(b"[^%s]" % re.escape(bytes([count])), re.DOTALL).finditer
+
+
+_UNHELD, _UNHELD_MADE = _count_of_unheld(1), _count_of_unheld(0)
 
 
 class Slots(NamedTuple):
@@ -394,7 +452,8 @@ class Slots(NamedTuple):
     gaps: tuple[bool, ...] = ()
 
 
-def _address(array: Any) -> int:
+def address_of(array: Any) -> int:
+    """Where an array's first element lies."""
     return array.__array_interface__["data"][0] if array.__class__ is np.ndarray else array.pointer
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import mindtorch_v2 as torch
 
-from .._core.geometry import contiguous_strides
-from .._core.tensor import Tensor, wrapped_dim
+from .._core.geometry import contiguous_strides, wrapped_dim
+from .._core.tensor import Tensor
 from .._ops._declare.rules import common_dtype, pointwise_strides
 from .._subclasses.fake_tensor import MetadataMismatchError
 

@@ -13,7 +13,7 @@ from typing import Any
 import mindtorch_v2 as torch
 
 from .._dispatch.registry import Operator, registry
-from .._ops._declare.families import decomposed
+from .._ops._declare.composites import decomposed
 from ..overrides import has_torch_function
 
 __all__ = """

@@ -12,7 +12,8 @@ from typing import Any
 from .._core.device import CPU, META
 from .._core.device import device as _device
 from .._core.dtype import bool_, uint8
-from .._core.tensor import Tensor, fields_of
+from .._core.tensor import Tensor
+from .._core.tensor_base import fields_of
 from .._dispatch.keys import DEVICE_MASKS, META_MASK, SUBCLASS_MASK, TORCH_DISPATCH_MASK, modes
 from .._torch_dispatch import dispatch_modes
 from ..utils._python_dispatch import TorchDispatchMode, _disable_current_modes, return_and_correct_aliasing

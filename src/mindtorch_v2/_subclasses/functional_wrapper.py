@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from .._compat.operator_names import ops, overload_for
-from .._core.tensor import Tensor, _disabled_torch_function_impl, fields_of
+from .._core.tensor import Tensor, _disabled_torch_function_impl
+from .._core.tensor_base import fields_of
 from .._core.wrapper_subclass import WrapperArray
 from .._dispatch.keys import BACKENDS, TORCH_DISPATCH_MASK, DispatchKey, changed_modes, modes
 from .._dispatch.registry import registry

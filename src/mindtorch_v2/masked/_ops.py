@@ -6,8 +6,9 @@ from typing import Any
 
 from .._core.device import sparse_coo, sparse_csr, strided
 from .._core.dtype import FLOAT, INT, bool_, dtype, float32, iinfo, int64
+from .._core.geometry import wrapped_dim
 from .._core.sparse import is_sparse
-from .._core.tensor import Tensor, wrapped_dim
+from .._core.tensor import Tensor
 from .._ops._declare.op import public_functions
 from .._ops.sparse.layouts import indices_of, rebuilt, values_at
 

@@ -3,7 +3,6 @@
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import mindtorch_v2 as torch
@@ -311,20 +310,32 @@ def runs_whole(lists: Sequence[Tensors], differentiable: bool = False, steps: Se
     """
     if differentiable or steps and steps[0].device.type not in ("cpu", lists[0][0].device.type):
         return False
+    first = lists[0][0]
+    kind, place = first._array.dtype, first._device
+    alike = True
+    for tensors in lists:
+        for tensor in tensors:
+            if tensor._keys & TORCH_DISPATCH_MASK and tensors is lists[0]:  # their class knows single operators
+                return False
+            if tensor._array.dtype is not kind or tensor._device is not place:
+                alike = False
+    if alike:
+        return (first.dtype, place.type) in _WHOLE
     kinds = {(tensor.dtype, tensor.device.type) for tensors in lists for tensor in tensors}
-    if any(tensor._keys & TORCH_DISPATCH_MASK for tensor in lists[0]):  # their class knows single operators
-        return False
     if len(kinds) > 1:
         rows = zip(*(tensors for tensors in lists if tensors), strict=True)
         return kinds <= _WHOLE and all(len({tensor.dtype for tensor in row}) == 1 for row in rows)
     return kinds <= _WHOLE
 
 
-@contextmanager
-def rounding(between: bool) -> Iterator[None]:
-    """Whether fused steps inside round half types wherever single operators would."""
-    passes.rounded = between
-    try:
-        yield
-    finally:
+class rounding:
+    """Context that says whether fused steps round half types wherever single operators would."""
+
+    def __init__(self, between: bool) -> None:
+        self.between = between
+
+    def __enter__(self) -> None:
+        passes.rounded = self.between
+
+    def __exit__(self, *exc: object) -> None:
         passes.rounded = False

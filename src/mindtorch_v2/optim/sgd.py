@@ -104,8 +104,12 @@ class SGD(ListOptimizer):
         return int(group["momentum"] != 0)
 
     def _update(self, group: dict[str, Any]) -> None:
-        pairs = [(p, p.grad) for p in group["params"] if p.grad is not None]
-        params, gradients = [p for p, _ in pairs], [gradient for _, gradient in pairs]
+        params, gradients = [], []
+        for parameter in group["params"]:
+            gradient = parameter.grad
+            if gradient is not None:
+                params.append(parameter)
+                gradients.append(gradient)
         if group["fused"] and params:
             check_fused(params[0])
         keeps = group["momentum"] != 0

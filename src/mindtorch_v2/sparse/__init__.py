@@ -9,9 +9,10 @@ import numpy as np
 from .._compat.tensor_types import TENSOR_TYPES, tensortype
 from .._core.device import layout, sparse_coo, strided
 from .._core.dtype import dtype, float32, float64
+from .._core.geometry import wrapped_dim
 from .._core.sparse import flattened
 from .._core.sparse_api import sparse_coo_tensor
-from .._core.tensor import Tensor, wrap, wrapped_dim
+from .._core.tensor import Tensor, wrap
 from .._dispatch.argument_checks import takes
 from .._dispatch.keys import COO_MASK, modes
 from .._ops._declare.op import public_functions

@@ -5,7 +5,7 @@ import importlib as _importlib
 import weakref as _weakref
 from typing import Any as _Any
 
-from .._core.tensor import fields_of as _fields_of
+from .._core.tensor_base import fields_of as _fields_of
 from . import dlpack, hooks
 
 _SUBMODULES = frozenset("""

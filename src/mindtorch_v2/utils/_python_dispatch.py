@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
-from .._core.tensor import Tensor, fields_of
+from .._core.tensor import Tensor
+from .._core.tensor_base import fields_of
 from .._dispatch.keys import TORCH_DISPATCH_MASK, changed_modes, modes
 from .._torch_dispatch import dispatch_modes
 from ._pytree import tree_flatten, tree_unflatten

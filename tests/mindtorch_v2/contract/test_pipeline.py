@@ -1,6 +1,8 @@
 """torch.pipeline: operations are recorded, run together when something needs them, and give what eager mode gives."""
 
 import threading
+import weakref
+from typing import Any
 
 import pytest
 
@@ -560,3 +562,35 @@ def test_costly_steps_over_long_rows_compute_several_elements_side_by_side(lengt
         assert torch.allclose(made, program(), rtol=1e-5, atol=1e-6)
     (step,) = pipe.history[-1][1].steps
     assert ("llvm.loop.interleave.count" in step.source()) is (length >= 256)
+
+
+def test_results_of_operators_that_are_recorded_often_are_told_apart_from_those_let_go() -> None:
+    """Their public functions record them, and hold tensors for a while."""
+
+    def program(x: torch.Tensor, weight: torch.Tensor, turns: int) -> list[Any]:
+        kept, let_go, made = [], [], x
+        for turn in range(turns):
+            made = torch.add(made * 0.5, x)
+            if turn % 100 == 7:
+                kept.append(made)
+                let_go.append(weakref.ref(made * 2))
+            if turn % 100 == 9:
+                made.add_(turn)
+        kept += [made.detach(), made[1:], (made * weight).exp() * 2, let_go]
+        return kept
+
+    x = torch.arange(4.0)
+    for turns in (70, 700, 700, 300):
+        weight, others = (torch.full((4,), 1e-3, requires_grad=True) for _ in range(2))
+        *wanted, _ = program(x, weight, turns)
+        with torch.pipeline() as pipe:
+            *made, let_go = program(x, others, turns)
+            assert len(pipe) > turns
+        assert [ref() for ref in let_go] == [None] * len(let_go)
+        for one, other in zip(made, wanted, strict=True):
+            torch.testing.assert_close(one, other)
+            assert one._version == other._version
+        made[-1].sum().backward()
+        wanted[-1].sum().backward()
+        torch.testing.assert_close(others.grad, weight.grad)
+        assert made[-2].untyped_storage().data_ptr() == made[-3].untyped_storage().data_ptr()

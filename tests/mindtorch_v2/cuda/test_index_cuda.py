@@ -230,3 +230,107 @@ def test_rows_that_are_too_long_are_shortened_once(power: float) -> None:
         for weight in (host, device):
             torch.nn.functional.embedding(rows.to(weight.device), weight, max_norm=1.5, norm_type=power)
         assert torch.allclose(device.cpu(), host, rtol=1e-5)
+
+
+# equal elements ------------------------------------------------------------------------------------------------------
+
+
+def unique_elements(x: torch.Tensor, inverse: bool, counts: bool) -> Any:
+    """What `unique` gives, but for which NaN has which number: that is left open."""
+    made = torch.unique(x, return_inverse=inverse, return_counts=counts)
+    if not inverse:
+        return made
+    values, numbers, *rest = made
+    assert (values[numbers].isnan() == x.isnan()).all()
+    assert len(numbers[x.isnan()].unique()) == x.isnan().sum()
+    return values, numbers.masked_fill(x.isnan(), -1), *rest
+
+
+@pytest.mark.parametrize("count", [1, 2, 33, 1000, 3000, 5000, 70000])
+@pytest.mark.parametrize("dtype", REAL)
+def test_different_elements(dtype: str, count: int) -> None:
+    """As many as one block orders and more; each NaN is one."""
+    numbers = np.random.default_rng(2).integers(-60, 60, count) % (2 if dtype == "bool" else 120)
+    x = torch.from_numpy(numbers).to(getattr(torch, dtype))
+    if x.is_floating_point():
+        x[::7] = float("nan")
+    for inverse, counts in ((False, False), (True, False), (False, True), (True, True)):
+        check(lambda x, i=inverse, c=counts: unique_elements(x, i, c), x)
+        check(lambda x, i=inverse, c=counts: torch.unique_consecutive(x // 40, return_inverse=i, return_counts=c), x)
+    if count == 1000:
+        check(lambda x: unique_elements(x.reshape(20, 50).T, True, False), x)
+        check(lambda x: torch.unique_consecutive(x.reshape(20, 50).T, return_inverse=True), x)
+
+
+@pytest.mark.parametrize("dtype", REAL)
+def test_most_frequent(dtype: str) -> None:
+    x = tensor((5, 33, 4), dtype)
+    if x.is_floating_point():
+        x[2, 5:] = float("nan")
+        x[3] = float("nan")
+    for dim in range(3):
+        values, places = x.cuda().mode(dim)
+        wanted = x.mode(dim)[0]
+        np.testing.assert_array_equal(values.float().numpy(force=True), wanted.float().numpy())
+        found = x.gather(dim, places.cpu().unsqueeze(dim)).squeeze(dim)
+        np.testing.assert_array_equal(found.float().numpy(), wanted.float().numpy())
+    assert x.cuda().mode(1, True)[1].shape == (5, 1, 4)
+    assert torch.tensor([3, 1, 3, 1, 2], device="cuda").mode()[1].item() == 3  # the last place of the smallest
+
+
+@pytest.mark.parametrize("interpolation", ["linear", "lower", "higher", "midpoint", "nearest"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_quantiles(dtype: str, interpolation: str) -> None:
+    x = torch.from_numpy(np.random.default_rng(3).standard_normal((5, 33, 4)).astype(dtype))
+    x[2, 5:] = x[3] = float("nan")
+    q = torch.tensor([0.0, 0.3, 0.5, 1.0], dtype=x.dtype)
+    for function in (torch.quantile, torch.nanquantile):
+        for dim in (None, 0, 1, 2):
+            check(lambda x, f=function, d=dim: f(x, 0.3, d, interpolation=interpolation), x)
+            check(lambda x, q, f=function, d=dim: f(x, q, d, interpolation=interpolation), x, q)
+        check(lambda x, q, f=function: f(x[0, 0, 0], q, interpolation=interpolation), x, q)
+        assert function(x.cuda(), 0.3, 0, True, interpolation=interpolation).stride() == (132, 4, 1)
+        check(lambda x, f=function: f(x[0].repeat(100, 1), 0.7, 0, interpolation=interpolation), x)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int64", "bool"])
+@pytest.mark.parametrize("wanted", ["complex32", "complex64", "complex128"])
+def test_complex_copies_that_lie_otherwise(dtype: str, wanted: str) -> None:
+    kind = getattr(torch, wanted)
+    for x in (tensor((2, 3, 4, 5), dtype), tensor((2, 3, 4, 5), dtype, "transposed"),
+              tensor((2, 1, 1), dtype).expand(2, 3, 4)):
+        got = x.cuda().to(kind, memory_format=torch.channels_last if x.ndim == 4 else torch.contiguous_format)
+        made = torch.view_as_real(got.cpu() if wanted != "complex32" else got.to(torch.complex64).cpu())
+        np.testing.assert_array_equal(made[..., 0].double().numpy(), x.double().numpy())
+        assert not made[..., 1].any()
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_filled(dtype: str) -> None:
+    for value in (1, True, 0, torch.tensor(1)):
+        check(lambda x, v=value: x.clone().fill_(v), tensor((3, 4), dtype))
+        check(lambda x, v=value: x.clone()[:, ::2].fill_(v), tensor((3, 4), dtype))
+    check(lambda x: x.clone()[:1].expand(3, 4).fill_(3).clone(), tensor((3, 4), dtype))
+    check(lambda x: x.clone().zero_(), tensor((3, 4), dtype))
+    check(lambda x: x.clone().T[1:].zero_(), tensor((3, 4), dtype))
+
+
+def test_draws_by_element() -> None:
+    chances = torch.tensor([0.0, 1.0, 0.25]).repeat(4000, 1)
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        drawn = torch.bernoulli(chances.to("cuda", dtype)).double().mean(0).tolist()
+        assert drawn[:2] == [0, 1] and abs(drawn[2] - 0.25) < 0.05
+    for mean, std in ((2.0, chances.cuda()), (chances.cuda(), 0.5), (chances.cuda(), chances.cuda())):
+        made = torch.normal(mean, std).double()
+        middle = torch.as_tensor(mean).double().cpu().expand(4000, 3).mean(0)
+        spread = torch.as_tensor(std).double().cpu().expand(4000, 3).mean(0)
+        assert (made.mean(0).cpu() - middle).abs().max() < 0.1
+        assert (made.cpu().std(0) - spread).abs().max() < 0.1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_spreads_of_few_columns(dtype: str) -> None:
+    """Moments that are folded in two steps, in columns that are not read four at a time."""
+    x = tensor((4000, 3), dtype)
+    check(lambda x: x.std(0), x, tolerance=1e-3)
+    check(lambda x: x.var(0), x, tolerance=2e-3)

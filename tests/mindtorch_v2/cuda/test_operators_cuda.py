@@ -21,24 +21,16 @@ SIGN_IS_FREE = frozenset(f"aten::{name}" for name in (
     "svd_lowrank", "pca_lowrank"))
 # What the device computes by another formula than the CPU, with the tolerance that takes.
 LOOSE = {"aten::special_ndtri": 1e-4, "aten::histc": 1e-4}
-# What CuPy has nothing for: they say so.
-WITHOUT_KERNEL = frozenset(("aten::linalg_ldl_factor", "aten::linalg_ldl_factor_ex"))
 ON_CUDA = OnDevice("cuda", FOUND_IN_DATA, OTHER_STRIDES, SIGN_IS_FREE, LOOSE)
 
 
 @every_operator
 def test_samples(declaration: Declaration) -> None:
     """Values, types, shapes, strides; errors."""
-    if declaration.operator.name in WITHOUT_KERNEL:
-        for call in samples.calls(declaration):
-            if call.case.raises is None:
-                with pytest.raises(NotImplementedError, match="does not run on device 'cuda'"):
-                    run(call, tensors_on(call, "cuda"), "cuda")
-    else:
-        each(declaration, ON_CUDA.check_values)
+    each(declaration, ON_CUDA.check_values)
 
 
-DERIVED = {name: d for name, d in device_cases.derived(SAMPLED).items() if name not in WITHOUT_KERNEL}
+DERIVED = device_cases.derived(SAMPLED)
 
 
 @pytest.mark.parametrize("declaration", DERIVED.values(), ids=DERIVED)
@@ -61,8 +53,6 @@ def differing_in(dtype: str) -> list[str]:
     """The first samples of each operator in another type that give something else than on the CPU."""
     found = []
     for declaration in SAMPLED.values():
-        if declaration.operator.name in WITHOUT_KERNEL:
-            continue
         for call in samples.secondary_calls(declaration):
             try:
                 wanted = run(call, tensors_on(call, "cpu", dtype), "cpu")

@@ -1,6 +1,7 @@
 """Machine code on disk: found again, never half of it, and never needed."""
 
 import errno
+import gc
 import importlib.util
 import os
 import random
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 
 import pytest
 from compiled_programs import CONSTANT, SOURCE, printed, started
@@ -416,3 +418,20 @@ else:
     os._exit(0)
 """
     assert printed(program, folder) == "0\n"
+
+
+def test_what_a_function_stands_on_outlives_its_module(monkeypatch):
+    made = []
+
+    class Recorded(machine._MethodDef):
+        def __init__(self, *fields):
+            super().__init__(*fields)
+            made.append(weakref.ref(self))
+
+    monkeypatch.setattr(machine, "_MethodDef", Recorded)
+    monkeypatch.setattr(machine, "_kept", [])
+    function = machine.callable_from(1, "named")
+    machine._kept.clear()  # as the interpreter does at its end, before the last functions go
+    gc.collect()
+    assert [ref() is not None for ref in made] == [True]
+    assert function.__name__ == "named"

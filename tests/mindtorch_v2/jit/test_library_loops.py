@@ -1,4 +1,4 @@
-"""Compiled loops that have no samples of their own: distances, histograms, searches, sparse products, sorted rows."""
+"""Compiled loops that have no samples of their own: distances, histograms, searches, products, recurrent layers."""
 
 import math
 
@@ -7,7 +7,9 @@ import pytest
 
 import mindtorch_v2 as torch
 from mindtorch_v2._backends.cpu.jit import calls, machine
-from mindtorch_v2._backends.cpu.kernels import distance, histogram, order, products, sparse
+from mindtorch_v2._backends.cpu.kernels import distance, histogram, order, products, rnn, sparse
+from mindtorch_v2._core.threads import blas
+from mindtorch_v2._kernels.language import kernel, multiply, parallel
 from mindtorch_v2._ops._declare.rules import Spec
 
 pytestmark = pytest.mark.skipif(not machine.available(), reason="needs llvmlite")
@@ -149,3 +151,88 @@ def test_cross_products_wrap_as_numpys_do(kind: str) -> None:
     a, b = ((RNG.random((4, 3, 2)) * 100).astype(kind) for _ in range(2))
     expected = np.cross(a, b, axis=1).astype(kind)
     np.testing.assert_allclose(products.cross(a, b, 1, Spec((4, 3, 2), torch.float32)), expected, rtol=1e-4)
+
+
+# kernels that multiply matrices ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.parametrize("turned", ["", "a", "b", "ab"])
+def test_a_product_in_a_kernel_is_that_of_blocks(turned: str, kind: str) -> None:
+    def of(rows: int, columns: int, factor: str) -> np.ndarray:
+        shape = (2, columns, rows) if factor in turned else (2, rows, columns)
+        return RNG.standard_normal((2, shape[1] + 3, shape[2] + 2)).astype(kind)[:, 3:, 2:]
+
+    wide = blas().integers == 64
+    for adds in (False, True):
+        a, b, made = of(5, 7, "a"), of(7, 4, "b"), RNG.standard_normal((2, 6, 9)).astype(kind)
+        expected, plain = made.copy(), made.copy()
+        product = (a[1].T if "a" in turned else a[1]) @ (b[0].T if "b" in turned else b[0])
+        expected[1, 1:, 3:7] = product + (expected[1, 1:, 3:7] if adds else 0)
+        assert calls.launched(block_product, made, a, b, 5, 4, 7, turned=turned, adds=adds, wide=wide)
+        block_product(plain, a, b, 5, 4, 7, turned=turned, adds=adds, wide=wide)
+        np.testing.assert_allclose(made, expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(plain, expected, rtol=1e-4, atol=1e-5)
+
+
+@kernel
+def block_product(made, a, b, rows, columns, inner, *, turned, adds, wide):
+    for _ in parallel(1, 1):
+        multiply(made, (1, 1, 3), a, (1, 0, 0), b, (0, 0, 0), (rows, columns, inner), turned=turned, adds=adds,
+                 wide=wide)
+
+
+@pytest.fixture(params=[1, 3])
+def threads(request):
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("shape", "causal"), [
+    ((2, 3, 5, 7, 4, 4), False), ((2, 3, 5, 7, 4, 4), True), ((2, 3, 7, 5, 4, 6), True), ((3, 4, 64, 64, 8, 8), True),
+    ((1, 1, 400, 700, 4, 4), True), ((1, 1, 700, 400, 4, 3), True), ((1, 2, 1, 33, 8, 8), False)])  # fmt: skip
+def test_attention_is_weighted_values(threads: int, shape: tuple[int, ...], causal: bool) -> None:
+    batch, heads, queries, keys, width, last = shape
+    query = torch.tensor(RNG.standard_normal((batch, queries, heads, width))).transpose(1, 2).requires_grad_()
+    key = torch.tensor(RNG.standard_normal((batch, heads, keys, width)), requires_grad=True)
+    value = torch.tensor(RNG.standard_normal((batch, keys, heads, last))).transpose(1, 2).requires_grad_()
+    scores = query @ key.mT * width**-0.5
+    if causal:
+        scores = scores.masked_fill(~torch.ones(queries, keys, dtype=torch.bool).tril(), -math.inf)
+    expected = scores.softmax(-1) @ value
+    made = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=causal)
+    grad = torch.tensor(RNG.standard_normal(made.shape))
+    torch.testing.assert_close(made, expected)
+    for found, wanted in zip(torch.autograd.grad(made, (query, key, value), grad),
+                             torch.autograd.grad(expected, (query, key, value), grad), strict=True):
+        torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize(("mode", "options"), [
+    *((mode, options) for mode in ("LSTM", "GRU") for options in ({}, {"bidirectional": True}, {"bias": False})),
+    ("LSTM", {"proj_size": 3})], ids=str)  # fmt: skip
+def test_recurrent_layers_are_their_cells(threads: int, mode: str, options: dict) -> None:
+    layer = getattr(torch.nn, mode)(4, 5, dtype=torch.float64, **options)
+    sequences = [torch.tensor(RNG.standard_normal((n, 4)), requires_grad=True) for n in (6, 4, 4, 3, 1, 1, 1)]
+    packed, last = layer(torch.nn.utils.rnn.pack_sequence(sequences))
+    last = last if mode == "LSTM" else (last,)
+    (packed.data.square().sum() + sum(state.sum() for state in last)).backward()
+    found = [p.grad.clone() for p in layer.parameters()] + [s.grad.clone() for s in sequences]
+    outputs, _ = torch.nn.utils.rnn.pad_packed_sequence(packed)
+    for each in (*layer.parameters(), *sequences):
+        each.grad = None
+    total = 0.0
+    for i, sequence in enumerate(sequences):  # one after the other, by NumPy
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(rnn, "_takes", lambda *args: False)
+            alone, last = layer(sequence)
+            torch.testing.assert_close(outputs[: len(sequence), i], alone)
+            last = last if mode == "LSTM" else (last,)
+            total = total + alone.square().sum() + sum(state.sum() for state in last)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rnn, "_takes", lambda *args: False)
+        total.backward()
+    for mine, each in zip(found, (*layer.parameters(), *sequences), strict=True):
+        torch.testing.assert_close(mine, each.grad)

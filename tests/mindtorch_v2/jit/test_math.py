@@ -11,6 +11,7 @@ pytest.importorskip("llvmlite", reason="the compiler is an optional extra")
 from mindtorch_v2._backends.cpu.jit import machine
 from mindtorch_v2._kernels import language, llvm, math
 from mindtorch_v2._kernels.language import kernel, parallel
+from mindtorch_v2._kernels.reader import read
 
 POINTS = 30_000
 TYPES = {"f32": np.float32, "f64": np.float64}
@@ -38,7 +39,7 @@ def compiled(name: str, kind: str, count: int) -> Callable:
     written = mapped if count == 1 else combined
     arrays = {argument: (kind, 1, "c") for argument in ("out", "x", "y")[: count + 1]}
     own = math.FUNCTIONS.get(f"{name}_{kind}") or math.FUNCTIONS[name]
-    text = llvm.module_of(language.read(written, arrays, {}, {"f": getattr(language, name, own)}), exact=True)
+    text = llvm.module_of(read(written, arrays, {}, {"f": getattr(language, name, own)}), exact=True)
     return machine.callable_from(machine.load(text, ["entry"])["entry"], name)
 
 

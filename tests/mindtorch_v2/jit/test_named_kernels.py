@@ -13,7 +13,8 @@ from mindtorch_v2._backends.cpu.kernels import conv as convolution_kernels
 from mindtorch_v2._backends.cpu.kernels import norm
 from mindtorch_v2._backends.interface import named_kernel, parameters_of
 from mindtorch_v2._core.dtype import WIDER, cast
-from mindtorch_v2._ops._declare.families import ArrayFamily, Parts
+from mindtorch_v2._ops._declare.composites import Parts
+from mindtorch_v2._ops._declare.families import ArrayFamily
 from mindtorch_v2._ops._declare.op import DECLARATIONS, Declaration
 from mindtorch_v2._ops._declare.rules import Spec
 

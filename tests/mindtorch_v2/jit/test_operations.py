@@ -49,7 +49,6 @@ from mindtorch_v2._kernels.language import (
     ordered,
     parallel,
     pow,
-    read,
     rint,
     rsqrt,
     sin,
@@ -63,6 +62,7 @@ from mindtorch_v2._kernels.language import (
     uint64,
     unrolled,
 )
+from mindtorch_v2._kernels.reader import read
 
 pytestmark = pytest.mark.skipif(not machine.available(), reason="needs llvmlite")
 

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from mindtorch_v2._kernels import ir
-from mindtorch_v2._kernels.language import flat, float64, kernel, like, local, parallel, read
+from mindtorch_v2._kernels.language import flat, float64, kernel, like, local, parallel
 from mindtorch_v2._kernels.library import linalg, norm, reduce, softmax
+from mindtorch_v2._kernels.reader import read
 from mindtorch_v2._kernels.teams import Dealt, First, Meet, NotShared, shared, walk, with_atomics
 
 LANES = 4

@@ -5,7 +5,7 @@ import ctypes
 import pytest
 from simulator.build import C_TYPES, Prototype, operator_kinds, runtime_prototypes
 
-from mindtorch_v2._backends.npu import facts, rows
+from mindtorch_v2._backends.npu import aclnn_rows, facts
 from mindtorch_v2._backends.npu.hccl import PROTOTYPES as HCCL
 from mindtorch_v2._backends.npu.profiling import CREATE_CONFIG
 from mindtorch_v2._backends.npu.profiling import PROTOTYPES as PROFILER
@@ -74,7 +74,7 @@ def test_hccl_takes_no_type_that_ctypes_would_guess() -> None:
 
 
 def test_a_row_says_where_each_parameter_comes_from() -> None:
-    row = rows.parse_row("aclnnGeluV2(self, approximate{none,tanh}, out)")
+    row = aclnn_rows.parse_row("aclnnGeluV2(self, approximate{none,tanh}, out)")
     values = {"self": "S", "approximate": "tanh", "out": "O"}
     assert [slot.value(values) for slot in row.slots] == ["S", 1, "O"]
 
@@ -104,11 +104,11 @@ def test_a_row_says_where_each_parameter_comes_from() -> None:
     ],
 )
 def test_forms_of_slots(text: str, values: dict, expected: list) -> None:
-    assert [slot.value(values) for slot in rows.parse_row(text).slots] == expected
+    assert [slot.value(values) for slot in aclnn_rows.parse_row(text).slots] == expected
 
 
 def test_a_scalar_may_have_a_type() -> None:
-    row = rows.parse_row("aclnnCumprod(self, dim:int32, out.dtype, out)")
+    row = aclnn_rows.parse_row("aclnnCumprod(self, dim:int32, out.dtype, out)")
     assert row.slots[1].value({"dim": 1}).dtype == "int32"
 
 
@@ -128,20 +128,20 @@ def test_a_scalar_may_have_a_type() -> None:
 )
 def test_a_row_that_disagrees_is_refused(text: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
-        rows.parse_row(text)
+        aclnn_rows.parse_row(text)
 
 
 def test_a_row_is_checked_against_the_schema() -> None:
     schema = Schema("amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor")
-    arguments, results = rows.schema_types(schema)
+    arguments, results = aclnn_rows.schema_types(schema)
     known = arguments | results
-    rows.parse_row("aclnnAmax(self, dim, keepdim, out)", known)
+    aclnn_rows.parse_row("aclnnAmax(self, dim, keepdim, out)", known)
     with pytest.raises(ValueError, match="names dims, which the operator does not have"):
-        rows.parse_row("aclnnAmax(self, dims, keepdim, out)", known)
+        aclnn_rows.parse_row("aclnnAmax(self, dims, keepdim, out)", known)
     with pytest.raises(ValueError, match="keepdim is a bool, but dim is a int_array"):
-        rows.parse_row("aclnnAmax(self, keepdim, keepdim, out)", known)
+        aclnn_rows.parse_row("aclnnAmax(self, keepdim, keepdim, out)", known)
 
 
 def test_results_are_named_by_the_schema() -> None:
-    _, results = rows.schema_types(Schema("topk(Tensor self, int k) -> (Tensor values, Tensor indices)"))
+    _, results = aclnn_rows.schema_types(Schema("topk(Tensor self, int k) -> (Tensor values, Tensor indices)"))
     assert results == {"values": "Tensor", "indices": "Tensor"}

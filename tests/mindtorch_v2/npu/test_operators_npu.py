@@ -20,7 +20,7 @@ from mindtorch_v2._backends.interface import named_kernel
 from mindtorch_v2._backends.npu import families as npu_kernels
 from mindtorch_v2._backends.npu.chips import Unsupported
 from mindtorch_v2._dispatch.dispatcher import dispatch
-from mindtorch_v2._ops._declare.families import Composite
+from mindtorch_v2._ops._declare.composites import Composite
 from mindtorch_v2._ops._declare.op import DECLARATIONS
 
 SAMPLED = samples.sampled()

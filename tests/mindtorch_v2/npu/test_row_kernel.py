@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from mindtorch_v2._backends.npu import kernel as kernel_module
+from mindtorch_v2._backends.npu.aclnn_rows import parse_rows, schema_types
 from mindtorch_v2._backends.npu.array import NpuArray, empty, from_host, to_host
 from mindtorch_v2._backends.npu.errors import NpuError
 from mindtorch_v2._backends.npu.kernel import RowKernel
 from mindtorch_v2._backends.npu.launch import run
-from mindtorch_v2._backends.npu.rows import parse_rows, schema_types
 from mindtorch_v2._core.dtype import OF_ARRAY, dtype, float32
 from mindtorch_v2._dispatch.schema import Schema
 

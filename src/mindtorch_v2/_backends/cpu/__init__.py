@@ -11,7 +11,7 @@ from .blocks import in_blocks
 from .bound import at_least, at_most
 from .choose import where, zero_where
 from .memory import keep_freed_memory
-from .rows import bag_sums, by_rows, summed_rows
+from .row_sums import bag_sums, by_rows, summed_rows
 
 # atanh(erf(x)) / x as a polynomial in x squared: relative error of erf below 3e-7 for all x.
 _ERF_COEFFICIENTS = (1.1283792, 0.10276905, -1.9183078e-4, -6.197847e-4, 8.763733e-5, -5.6684762e-6, 1.4185227e-7)

@@ -106,11 +106,11 @@ def _copied(target: Any, source: Any) -> bool:
     return copied(target, source)
 
 
-def _prepare(name: str, **constants: Any) -> Callable[..., bool]:
+def _prepare(name: str, hurried: bool, **constants: Any) -> Callable[..., bool]:
     """See _core/compiled.py."""
     from .jit.calls import prepared_by_name
 
-    return prepared_by_name(name, **constants)
+    return prepared_by_name(name, hurried, **constants)
 
 
 if machine.available():

@@ -11,6 +11,7 @@ from .jit.calls import DUE_LATER, Code, launched
 from .pointwise import inner_of
 
 _PLANS = 4096
+_SHORT = 8  # elements that are too few for an innermost loop
 _PARTS = {d.np: d.to_real().np for d in (complex32, complex64, complex128)}
 _plans: dict[tuple, tuple[Code, np.ndarray] | None] = {}
 _codes: dict[tuple, Code] = {}
@@ -60,6 +61,9 @@ def _plan(target: np.ndarray, source: np.ndarray) -> tuple[Code, np.ndarray] | N
     own = target.strides
     order = sorted(range(target.ndim), key=lambda d: (own[d], -d))
     sizes, strides = collapsed(order, shape, [own, spread])
+    if len(sizes) > 1 and sizes[0] < _SHORT <= sizes[1]:  # the longer loop inside, though its stores lie apart
+        for values in (sizes, *strides):
+            values[0], values[1] = values[1], values[0]
     out, loaded = (kind or "" for kind in kinds)
     inner = inner_of(strides, (out, loaded))
     code = _codes.get((out, loaded, inner))

@@ -9,11 +9,12 @@ import re
 import sys
 from collections.abc import Iterator
 
-from ..._core.threads import blas
+from ..._core.threads import blas, count
 
 __all__ = ["library", "waiting_briefly"]
 
 _SPINS = "GOMP_SPINCOUNT"
+_MANY = 8  # cores
 
 
 @contextlib.contextmanager
@@ -22,14 +23,17 @@ def waiting_briefly() -> Iterator[None]:
 
     It looks when it is loaded. By itself it spins for milliseconds, which on a machine that has other work, too, makes
     its own threads wait for a core: steps took four times as long. A good part of one bridges what Python does between
-    two kernels. Where OpenBLAS multiplies on threads of its own, it needs the cores at once.
+    two kernels. On many cores it is left to spin: threads that slept are often put onto one core together when they are
+    woken, in virtual machines above all, and the others wait for them. Where OpenBLAS multiplies on threads of its own,
+    it needs the cores at once.
     """
     from .jit.machine import available
 
-    if _SPINS in os.environ or "OMP_WAIT_POLICY" in os.environ:
+    shared = available() and blas() is not None  # kernels and products use the same threads
+    if _SPINS in os.environ or "OMP_WAIT_POLICY" in os.environ or shared and count().value >= _MANY:
         yield
         return
-    os.environ[_SPINS] = "10000" if available() and blas() is not None else "1000"
+    os.environ[_SPINS] = "10000" if shared else "1000"
     try:
         yield
     finally:

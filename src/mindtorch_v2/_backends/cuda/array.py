@@ -19,7 +19,6 @@ from .streams import current_handle, finish_transfer
 
 _new = object.__new__
 _HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEVICE_TO_DEVICE = 1, 2, 3
-_NDARRAY_TYPES = frozenset("?bhilqBHILQefdFD")
 
 
 class Layout:
@@ -157,7 +156,7 @@ def _storage_on(data: bytes, where: str) -> CudaStorage:
 class CudaArray(Geometry):
     """A layout at an address; `memory` keeps the bytes there."""
 
-    __slots__ = ("_storage", "_view", "device", "layout", "memory", "pointer")
+    __slots__ = ("__weakref__", "_storage", "_view", "device", "layout", "memory", "pointer")
     _storage: CudaStorage | None
     _view: Any
     device: device
@@ -203,6 +202,12 @@ class CudaArray(Geometry):
         spanned = np.empty(layout.nbytes, np.uint8)
         read_bytes(spanned, self.pointer, False)
         return np.ndarray(self.shape, self.dtype, spanned, 0, self.strides)
+
+    def copy(self) -> "CudaArray":
+        """The same elements in memory of their own, of the same strides."""
+        made = empty(self.layout, self.device)
+        copy_bytes(made.pointer, self.pointer, self.layout.nbytes)
+        return made
 
     def __repr__(self) -> str:
         return f"<CudaArray {self.dtype}{list(self.shape)} on {self.device}>"
@@ -252,6 +257,11 @@ def of_view(view: Any, where: device) -> CudaArray:
 def _copy(target: int, source: int, count: int, kind: int) -> None:
     if count:
         cupy.cuda.runtime.memcpyAsync(target, source, count, kind, current_handle())
+
+
+def copy_bytes(target: int, source: int, count: int) -> None:
+    """Copies bytes on the device, after what is queued on the current stream."""
+    _copy(target, source, count, _DEVICE_TO_DEVICE)
 
 
 def write_bytes(target: int, source: np.ndarray, non_blocking: bool) -> None:

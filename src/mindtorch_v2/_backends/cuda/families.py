@@ -4,6 +4,7 @@ Pointwise operators become generated kernels where their function can be traced 
 CuPy would compose slowly, or NumPy alone could do, are in the modules of kernels/.
 """
 
+import ctypes
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -364,6 +365,9 @@ def copy_array(target: CudaArray, source: CudaArray) -> None:
         if source.dtype.name in C_TYPES and _lie_alike(target.layout, source.layout):
             pairing(source.dtype, None, target.dtype, target.size)(source.pointer, 0, target.pointer)
             return
+        if source.dtype.name in C_TYPES and len(target.shape) <= _RANK:
+            _pairing_apart(source.layout, target.layout)(source.pointer, target.pointer)
+            return
         copy_array(_part(target, 0), _part(source, 0))
         if source.dtype in _COMPLEX:
             copy_array(_part(target, 1), _part(source, 1))
@@ -403,11 +407,45 @@ extern "C" __global__ void pair(const S* a, const U* b, pair_t* out, int64 count
 @functools.lru_cache(4096)
 def pairing(first: np.dtype, second: np.dtype | None, made: np.dtype, count: int, polar: bool = False) -> Launch:
     """The launch (parts, parts or 0, complex numbers) on contiguous arrays: of real and imaginary parts, or `polar`."""
-    part = _COMPLEX[made]
-    kinds = {"S": first, "U": second or first, "R": part, "W": part if part.itemsize > 2 else _FLOAT32}
-    named = "".join(f"typedef {c_type(kind)} {name};\n" for name, kind in kinds.items())
-    text = f"{named}#define POLAR {int(polar)}\n{_PAIRS}"
+    text = f"{_pair_types(first, second or first, made)}#define POLAR {int(polar)}\n{_PAIRS}"
     return Launch(compiled(text, "pair"), "qqq", (-(-count // 256),), (256,), longs(count))
+
+
+def _pair_types(first: np.dtype, second: np.dtype, made: np.dtype) -> str:
+    """C of the types of two parts, of the parts of complex numbers, and of what these are computed in."""
+    part = _COMPLEX[made]
+    kinds = {"S": first, "U": second, "R": part, "W": part if part.itemsize > 2 else _FLOAT32}
+    return "".join(f"typedef {c_type(kind)} {name};\n" for name, kind in kinds.items())
+
+
+_PAIRS_APART = r"""
+struct __align__(2 * sizeof(R)) pair_t { R real, imag; };
+struct geometry_t { int64 sizes[RANK], from[RANK], to[RANK]; };  // in bytes
+extern "C" __global__ void pair_apart(const char* in, char* out, int64 count, geometry_t g) {
+    int64 i = blockIdx.x * (int64)blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    for (int d = RANK - 1; d >= 0; --d) {
+        int64 at = i % g.sizes[d];
+        i /= g.sizes[d];
+        in += at * g.from[d]; out += at * g.to[d];
+    }
+    pair_t made;
+    made.real = narrow<R>::of((W)widened(*(const S*)in));
+    made.imag = narrow<R>::of((W)0);
+    *(pair_t*)out = made;
+}
+"""
+_RANK = 16
+
+
+@functools.lru_cache(4096)
+def _pairing_apart(source: Layout, target: Layout) -> Launch:
+    """The launch that copies real numbers into complex ones of the same shape that lie otherwise."""
+    rank = max(len(target.shape), 1)
+    geometry = (ctypes.c_longlong * (3 * rank))(*target.shape, *source.strides, *target.strides)
+    text = f"#define RANK {rank}\n{_pair_types(source.dtype, source.dtype, target.dtype)}{_PAIRS_APART}"
+    return Launch(compiled(text, "pair_apart"), "qq", (-(-target.size // 256),), (256,),
+                  [*longs(target.size), geometry])
 
 
 _COMPLEX: dict[np.dtype, np.dtype] = {np.dtype(np.complex64): _FLOAT32, np.dtype(np.complex128): np.dtype(np.float64),

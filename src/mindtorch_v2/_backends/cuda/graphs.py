@@ -113,5 +113,7 @@ class graph:  # noqa: N801 - PyTorch's name
         self.cuda_graph.capture_begin(self.pool, self.mode)
 
     def __exit__(self, *exc: object) -> None:
-        self.cuda_graph.capture_end()
-        self.stream.__exit__(*exc)
+        try:
+            self.cuda_graph.capture_end()
+        finally:
+            self.stream.__exit__(*exc)

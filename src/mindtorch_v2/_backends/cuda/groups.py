@@ -13,6 +13,7 @@ from .launch import Launch, compiled
 from .special import source_of
 
 _THREADS, _RANK = 256, 8
+_LARGE = 1 << 22  # elements from which a thread takes eight: the card is busy with half the threads
 
 
 def allocation(layout: Any) -> Callable[[], Any]:
@@ -40,7 +41,9 @@ def launch_of(body: Any, shape: Sequence[int], operands: Sequence[Any], stored: 
     fixed: list[Any] = [ctypes.c_longlong(count)]
     flat = len(sizes) == 1 and all(own[0] == 1 for own in strides[:outs]) and all(own[0] in (0, 1) for own in strides)
     if flat:
-        text, per_thread = _flat_source(body, operands, stored, loaded, [own[0] for own in strides]), 4
+        fours = 2 if count >= _LARGE else 1
+        text = _flat_source(body, operands, stored, loaded, [own[0] for own in strides], fours)
+        per_thread = 4 * fours
     else:
         words = [*sizes, *(s for own in strides for s in own)]
         fixed.append((ctypes.c_longlong * len(words))(*words))
@@ -89,25 +92,31 @@ def _element(body: Any, types: Sequence[str], stored: Sequence[str], loaded: Seq
 
 
 def _flat_source(body: Any, operands: Sequence[Any], stored: Sequence[str], loaded: Sequence[str],
-                 steps: Sequence[int]) -> str:  # fmt: skip
-    """A kernel for arrays that lie alike, four elements a thread; those of step 0 are read by all."""
+                 steps: Sequence[int], fours: int) -> str:  # fmt: skip
+    """A kernel for arrays that lie alike, so many times four elements a thread; those of step 0 are read by all."""
     head, types, parameters = _head(body, operands, stored, loaded)
     outs = len(stored)
     wide = [k for k in range(outs, len(types)) if steps[k]]
     together = " | ".join([*(f"(size_t)o{k}" for k in range(outs)), *(f"(size_t)p{k}" for k in wide)])
-    loads = "".join(f"        four<{types[k]}> w{k} = *(const four<{types[k]}>*)(p{k} + i);\n" for k in wide)
-    made = "".join(f"        four<{types[k]}> r{k};\n" for k in range(outs))
-    kept = "".join(f"        *(four<{types[k]}>*)(o{k} + i) = r{k};\n" for k in range(outs))
-    fast = _element(body, types, stored, loaded, lambda k: f"w{k}.v[k]" if steps[k] else f"p{k}[0]",
-                    lambda k: f"r{k}.v[k]")  # fmt: skip
+    places = [f"i + {4 * _THREADS * f}" for f in range(fours)]
+    loads = "".join(f"        four<{types[k]}> w{k}_{f} = *(const four<{types[k]}>*)(p{k} + {at});\n"
+                    for f, at in enumerate(places) for k in wide)  # fmt: skip
+    computed = ""
+    for f, at in enumerate(places):
+        fast = _element(body, types, stored, loaded, lambda k: f"w{k}_{f}.v[k]" if steps[k] else f"p{k}[0]",  # noqa: B023
+                        lambda k: f"r{k}.v[k]")  # fmt: skip
+        made = "".join(f"four<{types[k]}> r{k}; " for k in range(outs))
+        kept = "".join(f" *(four<{types[k]}>*)(o{k} + {at}) = r{k};" for k in range(outs))
+        computed += f"        {{ {made}\n        #pragma unroll\n        for (int k = 0; k < 4; ++k) {fast}\n"
+        computed += f"       {kept} }}\n"
     slow = _element(body, types, stored, loaded, lambda k: f"p{k}[{'j' if steps[k] else '0'}]", lambda k: f"o{k}[j]")
+    last = 4 * _THREADS * (fours - 1)
     return f"""{head}extern "C" __global__ void group({parameters}) {{
-    int64 i = (blockIdx.x * (int64)blockDim.x + threadIdx.x) * 4;
-    if (i + 4 <= count && (({together}) & 15) == 0) {{
-{loads}{made}        #pragma unroll
-        for (int k = 0; k < 4; ++k) {fast}
-{kept}    }} else {{
-        for (int64 j = i; j < i + 4 && j < count; ++j) {slow}
+    int64 i = blockIdx.x * (int64){4 * _THREADS * fours} + threadIdx.x * 4;
+    if (i + {last + 4} <= count && (({together}) & 15) == 0) {{
+{loads}{computed}    }} else {{
+        for (int64 at = i; at <= i + {last}; at += {4 * _THREADS})
+            for (int64 j = at; j < at + 4 && j < count; ++j) {slow}
     }}
 }}
 """

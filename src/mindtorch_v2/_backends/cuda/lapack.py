@@ -4,11 +4,15 @@ CuPy reports no LAPACK `info`. What failed shows in the numbers, and `info` is t
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import cupy
 import numpy as np
+
+from ..cpu import lapack as cpu_lapack
+from .array import CudaArray, of_view
+from .runtime import current_device, device_of
 
 
 def in_columns(matrices: Any) -> Any:
@@ -188,13 +192,22 @@ def least_squares(A: Any, B: Any, rcond: float, driver: str) -> tuple[Any, Any, 
 
 
 def ldl_factor(A: Any, hermitian: bool) -> tuple[Any, Any, Any]:
-    raise NotImplementedError("linalg.ldl_factor: CuPy has no symmetric factorisation, so it does not run on device "
-                              "'cuda'")
+    """The factors, pivots and info, computed on the host: CuPy has no symmetric factorisation."""
+    factors, pivots, info = cpu_lapack.ldl_factor(cupy.asnumpy(A), hermitian)
+    return cupy.asarray(factors), cupy.asarray(pivots), cupy.asarray(info)
 
 
 def ldl_solve(LD: Any, pivots: Any, B: Any, hermitian: bool) -> Any:
-    raise NotImplementedError("linalg.ldl_solve: CuPy has no symmetric factorisation, so it does not run on device "
-                              "'cuda'")
+    """The solution, computed on the host."""
+    return cupy.asarray(cpu_lapack.ldl_solve(cupy.asnumpy(LD), cupy.asnumpy(pivots), cupy.asnumpy(B), hermitian))
+
+
+def _array_of(view: Any) -> CudaArray:
+    return of_view(view, device_of(current_device()))
+
+
+def _views(arrays: Sequence[CudaArray | None]) -> tuple[Any, ...]:
+    return tuple([None if array is None else array.view for array in arrays])
 
 
 def eigh(A: Any, lower: bool, vectors: bool) -> tuple[Any, Any, Any]:
@@ -202,6 +215,10 @@ def eigh(A: Any, lower: bool, vectors: bool) -> tuple[Any, Any, Any]:
     info = cupy.zeros(A.shape[:-2], np.int32)
     if not A.size:
         return cupy.zeros(A.shape[:-1], A.real.dtype), A.copy() if vectors else None, info
+    from . import jacobi  # which is made of what this module is a part of
+
+    if jacobi.may_shift(A.shape, A.dtype):
+        return (*_views(jacobi.eigh(_array_of(A), lower, vectors)), info)
     if vectors:
         return (*cupy.linalg.eigh(A, "L" if lower else "U"), info)
     return cupy.linalg.eigvalsh(A, "L" if lower else "U"), None, info
@@ -209,7 +226,11 @@ def eigh(A: Any, lower: bool, vectors: bool) -> tuple[Any, Any, Any]:
 
 def svd(A: Any, full: bool, vectors: bool) -> tuple[Any, Any, Any, Any]:
     """U, S, V^H (no vectors where not asked for), and info: -1 for NaN; singular values with infinities are NaN."""
+    from . import jacobi  # which is made of what this module is a part of
+
     m, n = A.shape[-2:]
+    if jacobi.is_small(A.shape, A.dtype):
+        return _views(jacobi.svd(_array_of(A), full, vectors))  # type: ignore[return-value]
     info = cupy.where(cupy.isnan(A).any((-2, -1)), -1, 0).astype(np.int32)
     if A.size:
         finite = cupy.isfinite(A).all((-2, -1))

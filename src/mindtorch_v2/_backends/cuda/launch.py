@@ -60,9 +60,10 @@ __device__ inline void require(bool holds) {
 }
 """
 
-# For sources that load and store several neighbours at once.
+# For sources that load and store several neighbours at once. Only powers of two are alignments, and none adds bytes.
 PACKS = r"""
-template <typename T, int N> struct __align__(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) pack { T v[N]; };
+__device__ constexpr int aligned_to(int bytes) { return (bytes & -bytes) > 16 ? 16 : bytes & -bytes; }
+template <typename T, int N> struct __align__(aligned_to(sizeof(T) * N)) pack { T v[N]; };
 """
 
 

@@ -12,7 +12,8 @@ from ..._dispatch.callers import compile_function
 from ..._dispatch.registry import Operator
 from ..._dispatch.schema import NUMBERS
 from ..._kernels import trace
-from ..._ops._declare.families import ArrayFamily, Parts, result_of
+from ..._ops._declare.composites import Parts
+from ..._ops._declare.families import ArrayFamily, result_of
 from ...backends import cuda as settings
 from .array import CudaArray, Layout, array_on, empty, from_host, layout_of, quick_empty
 from .c_types import c_type

@@ -6,8 +6,8 @@ They are written in the kernel language (_kernels/math) and rendered from there.
 import functools
 
 from ..._kernels import cuda
-from ..._kernels.language import read_function
 from ..._kernels.math import FUNCTIONS as _WRITTEN
+from ..._kernels.reader import read_function
 
 # What the C library has besides the functions of all C libraries.
 _LIBRARY = ("erfinv", "erfcx", "rsqrt", "j0", "j1", "y0", "y1")

@@ -15,7 +15,8 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from ..._kernels import cuda, ir
-from ..._kernels.language import flat, read
+from ..._kernels.language import flat
+from ..._kernels.reader import read
 from ..._kernels.teams import NotShared, folds_of, shared, walk, with_atomics
 from ..interface import parameters_of
 from .fuse import Untraceable

@@ -1,6 +1,6 @@
 """Kernels on an Ascend NPU, made of the rows that declarations carry.
 
-A row (`npu="aclnnAdd(self, other, alpha, out)"`, in the language of _backends/npu/rows.py) names the ACLNN operator
+A row (`npu="aclnnAdd(self, other, alpha, out)"`, in the language of aclnn_rows.py) names the ACLNN operator
 that computes the result. What stands around it is the family's: promotion, the checks of a write, the memory of the
 result. `name:out` in a row casts an argument to the type of the result first. In-place forms use the ACLNN operator
 that has `Inplace` in its name where there is one. Kernels that are more than a row are in the modules of kernels/,
@@ -16,22 +16,14 @@ import numpy as np
 
 from ..._core.device import device
 from ..._core.dtype import BOOL, COMPUTE, FLOAT, INT, OF_ARRAY, bool_, dtype
-from ..._core.geometry import contiguous_strides
-from ..._core.tensor import Tensor, element_strides
+from ..._core.geometry import contiguous_strides, element_strides
+from ..._core.tensor import Tensor
 from ..._dispatch.callers import compile_function
 from ..._dispatch.keys import NPU_MASK
 from ..._dispatch.registry import Operator
 from ..._dispatch.schema import NUMBERS
-from ..._ops._declare.families import (
-    ArrayFamily,
-    Composite,
-    Family,
-    Pointwise,
-    Writes,
-    decomposed,
-    result_of,
-    unrecorded,
-)
+from ..._ops._declare.composites import Composite, decomposed, unrecorded
+from ..._ops._declare.families import ArrayFamily, Family, Pointwise, Writes, result_of
 from ..._ops._declare.rules import (
     Spec,
     check_overlap,
@@ -44,12 +36,12 @@ from ..._ops._declare.updates import Updates, check_update
 from ..._ops.copy import stored_number
 from ..._ops.create import Factory, _check_options, required
 from ..interface import named_kernel
+from .aclnn_rows import Row, parse_rows, schema_types
 from .array import NpuArray, empty
 from .chips import Unsupported
 from .facts import signature, symbols
 from .kernel import RowKernel
 from .launch import run
-from .rows import Row, parse_rows, schema_types
 from .runtime import current_device, why_unavailable
 
 _new = object.__new__

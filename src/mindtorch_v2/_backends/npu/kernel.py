@@ -12,6 +12,7 @@ import numpy as np
 from ..._core.dtype import _Default as default
 from ..._dispatch.callers import compile_function
 from ..._dispatch.schema import NUMBERS
+from .aclnn_rows import Row
 from .array import NpuArray, empty, fresh
 from .chips import refusal, way_of
 from .errors import NpuError
@@ -29,7 +30,6 @@ from .launch import (
 )
 from .layout import Layout
 from .memory import Pool, pool_of
-from .rows import Row
 from .runtime import Runtime, at_stop, ended, running, started, thread
 from .streams import current
 

@@ -1,12 +1,15 @@
-"""Rows of attention: scores become weights, and their gradients those of scores. Arrays are (heads, queries, keys).
+"""Attention of some heads: a thread takes a few queries of one, from products with keys to those with values.
 
-Rows are often short, and a query of causal attention sees a part of its row: keys are gone through in blocks of so many
-that a block is a few vectors, and what a query does not see counts as nothing there.
+Queries, keys, values and what is like them are (batch, heads, tokens, width), of which the elements of a token are
+neighbours; scores and weights are (heads of all batches, queries, keys), of the heads from `head` and the queries from
+`first` on. Rows are often short, and a query of causal attention sees a part of its row: keys are gone through in
+blocks of so many that a block is a few vectors, and what a query does not see counts as nothing there.
 """
 
-from ..language import exp, function, inf, kernel, larger, like, local, log, parallel
+from ..language import exp, function, inf, kernel, larger, like, local, log, multiply, parallel
 
 _EXPENSIVE, _LANES = 8, 16
+_QUICK = 3  # multiplications of a product in the time of an addition
 
 
 @function
@@ -48,65 +51,119 @@ def largest_of(scores, h, r, seen, blocks, scale):
     return like(0, scores) if largest == -inf else largest
 
 
-@kernel
-def weights_of_scores(scores, top, total, scale: float, first, *, causal):
-    """Scores as weights that add up to 1; the largest of a query, and the logarithm of the sum of its weights then."""
-    rows, keys = scores.shape[1], scores.shape[2]
-    for row in parallel(scores.shape[0] * rows, _EXPENSIVE * keys):
-        h, r = row // rows, row % rows
-        seen = seen_keys(r, first, keys, causal)
-        blocks = in_blocks(seen, keys)
-        largest = largest_of(scores, h, r, seen, blocks, scale)
-        lanes = local(_LANES, scores)
+@function
+def weigh(scores, top, total, h, r, seen, keys, norm, scale):
+    """Scores of a query as weights that add up to 1; its largest, and the logarithm of the sum of its weights then."""
+    blocks = in_blocks(seen, keys)
+    largest = largest_of(scores, h, r, seen, blocks, scale)
+    lanes = local(_LANES, scores)
+    for k in range(_LANES):
+        lanes[k] = 0
+    for j in range(0, blocks, _LANES):
         for k in range(_LANES):
-            lanes[k] = 0
-        for j in range(0, blocks, _LANES):
-            for k in range(_LANES):
-                weight = exp(scores[h, r, j + k] * scale - largest)
-                weight = weight if j + k < seen else like(0, scores)
-                scores[h, r, j + k] = weight
-                lanes[k] += weight
-        summed = all_in(lanes, scores)
-        for j in range(blocks, seen):
-            weight = exp(scores[h, r, j] * scale - largest)
-            scores[h, r, j] = weight
-            summed += weight
-        factor = like(0, scores) if summed == 0 else 1 / summed
-        for j in range(seen):
-            scores[h, r, j] = scores[h, r, j] * factor
-        for j in range(max(blocks, seen), keys):
-            scores[h, r, j] = 0
-        top[h, r] = largest
-        total[h, r] = like(inf, scores) if summed == 0 else log(summed)
+            weight = exp(scores[h, r, j + k] * scale - largest)
+            weight = weight if j + k < seen else like(0, scores)
+            scores[h, r, j + k] = weight
+            lanes[k] += weight
+    summed = all_in(lanes, scores)
+    for j in range(blocks, seen):
+        weight = exp(scores[h, r, j] * scale - largest)
+        scores[h, r, j] = weight
+        summed += weight
+    factor = like(0, scores) if summed == 0 else 1 / summed
+    for j in range(seen):
+        scores[h, r, j] = scores[h, r, j] * factor
+    for j in range(max(blocks, seen), keys):
+        scores[h, r, j] = 0
+    top[norm] = largest
+    total[norm] = like(inf, scores) if summed == 0 else log(summed)
+
+
+@function
+def weigh_again(scores, h, r, seen, keys, largest, factor, scale):
+    """The same weights, where the norms of the query are known."""
+    blocks = in_blocks(seen, keys)
+    for j in range(0, blocks, _LANES):
+        for k in range(_LANES):
+            weight = exp(scores[h, r, j + k] * scale - largest) * factor
+            scores[h, r, j + k] = weight if j + k < seen else like(0, scores)
+    for j in range(blocks, seen):
+        scores[h, r, j] = exp(scores[h, r, j] * scale - largest) * factor
+    for j in range(max(blocks, seen), keys):
+        scores[h, r, j] = 0
+
+
+@function
+def work_of(queries, keys, width, products):
+    """What some queries take, in additions."""
+    return queries * keys * (_EXPENSIVE + products * width // _QUICK)
 
 
 @kernel
-def weights_again(scores, top, total, scale: float, first, *, causal):
-    """The same weights, where the norms of the queries are known."""
-    rows, keys = scores.shape[1], scores.shape[2]
-    for row in parallel(scores.shape[0] * rows, _EXPENSIVE * keys):
-        h, r = row // rows, row % rows
-        seen = seen_keys(r, first, keys, causal)
-        blocks = in_blocks(seen, keys)
-        largest, factor = top[h, r], exp(-total[h, r])
-        for j in range(0, blocks, _LANES):
-            for k in range(_LANES):
-                weight = exp(scores[h, r, j + k] * scale - largest) * factor
-                scores[h, r, j + k] = weight if j + k < seen else like(0, scores)
-        for j in range(blocks, seen):
-            scores[h, r, j] = exp(scores[h, r, j] * scale - largest) * factor
-        for j in range(max(blocks, seen), keys):
-            scores[h, r, j] = 0
+def attend(out, query, key, value, scores, top, total, scale: float, head, first, step, *, causal, scored, wide):
+    """The values of all keys, weighted for some queries, `step` of them at once; `scored`: the scores are known."""
+    heads, rows, width, last = query.shape[1], scores.shape[1], query.shape[3], value.shape[3]
+    parts = (rows + step - 1) // step
+    for turn in parallel(scores.shape[0] * parts, work_of(step, scores.shape[2], width, 2)):
+        h, low = turn // parts, turn % parts * step
+        batch, at = (head + h) // heads, (head + h) % heads
+        size = min(step, rows - low)
+        keys = seen_keys(low + size - 1, first, scores.shape[2], causal)
+        if not scored:
+            multiply(scores, (h, low, 0), query, (batch, at, first + low, 0), key, (batch, at, 0, 0),
+                     (size, keys, width), turned="b", wide=wide)
+        for r in range(low, low + size):
+            weigh(scores, top, total, h, r, seen_keys(r, first, keys, causal), keys,
+                  (head + h) * query.shape[2] + first + r, scale)
+        multiply(out, (batch, at, first + low, 0), scores, (h, low, 0), value, (batch, at, 0, 0), (size, last, keys),
+                 wide=wide)
 
 
 @kernel
-def gradients_of_scores(grad, weights, scale: float):
-    """Gradients of weights as those of the products that the scores are made of."""
-    rows, keys = grad.shape[1], grad.shape[2]
-    for row in parallel(grad.shape[0] * rows, 4 * keys):
-        h, r = row // rows, row % rows
-        shared = like(0, grad)
-        for j in range(keys):
-            shared += grad[h, r, j] * weights[h, r, j]
-        for j in range(keys):
-            grad[h, r, j] = (grad[h, r, j] - shared) * weights[h, r, j] * scale
+def queries_back(of_query, grad, query, key, value, weights, of_scores, top, total, scale: float, of_products: float,
+                 head, first, step, *, causal, scored, wide):
+    """Gradients of some queries; the weights again, and the gradients of scores, for those of keys and values."""
+    heads, rows, width, last = query.shape[1], weights.shape[1], query.shape[3], value.shape[3]
+    parts = (rows + step - 1) // step
+    for turn in parallel(weights.shape[0] * parts, work_of(step, weights.shape[2], width, 3)):
+        h, low = turn // parts, turn % parts * step
+        batch, at = (head + h) // heads, (head + h) % heads
+        size, all_keys = min(step, rows - low), weights.shape[2]
+        keys = seen_keys(low + size - 1, first, all_keys, causal)
+        if not scored:
+            multiply(weights, (h, low, 0), query, (batch, at, first + low, 0), key, (batch, at, 0, 0),
+                     (size, keys, width), turned="b", wide=wide)
+        multiply(of_scores, (h, low, 0), grad, (batch, at, first + low, 0), value, (batch, at, 0, 0),
+                 (size, keys, last), turned="b", wide=wide)
+        for r in range(low, low + size):
+            norm = (head + h) * query.shape[2] + first + r
+            weigh_again(weights, h, r, seen_keys(r, first, keys, causal), keys, top[norm], exp(-total[norm]), scale)
+            shared, sum_of_weights = like(0, grad), like(0, grad)
+            for j in range(keys):
+                shared += of_scores[h, r, j] * weights[h, r, j]
+                sum_of_weights += weights[h, r, j]
+            shared /= max(sum_of_weights, 0.5)  # 1 but for the rounding of scores made again; 0 where all are hidden
+            for j in range(keys):
+                of_scores[h, r, j] = (of_scores[h, r, j] - shared) * weights[h, r, j] * of_products
+            for j in range(keys, all_keys):
+                weights[h, r, j] = 0
+                of_scores[h, r, j] = 0
+        multiply(of_query, (batch, at, first + low, 0), of_scores, (h, low, 0), key, (batch, at, 0, 0),
+                 (size, width, keys), wide=wide)
+
+
+@kernel
+def keys_back(of_key, of_value, grad, query, weights, of_scores, head, first, step, *, adds, causal, wide):
+    """Gradients of some keys and values, or what some queries add to them."""
+    heads, rows, keys = query.shape[1], weights.shape[1], weights.shape[2]
+    width, last = query.shape[3], grad.shape[3]
+    parts = (keys + step - 1) // step
+    for turn in parallel(weights.shape[0] * parts, work_of(rows, step, width, 2)):
+        h, low = turn // parts, turn % parts * step
+        batch, at = (head + h) // heads, (head + h) % heads
+        size = min(step, keys - low)
+        from_row = min(max(low - first, 0), rows - 1) if causal else 0  # queries before it see none of these keys
+        multiply(of_value, (batch, at, low, 0), weights, (h, from_row, low), grad, (batch, at, first + from_row, 0),
+                 (size, last, rows - from_row), turned="a", adds=adds, wide=wide)
+        multiply(of_key, (batch, at, low, 0), of_scores, (h, from_row, low), query, (batch, at, first + from_row, 0),
+                 (size, width, rows - from_row), turned="a", adds=adds, wide=wide)

@@ -1,6 +1,9 @@
-"""Losses that want the scores of some classes to be ahead of all others by a margin: scores are (rows, classes)."""
+"""Losses that want the scores of some classes to be ahead of all others by a margin: scores are (rows, classes).
 
-from ..language import function, kernel, like, parallel
+And the loss of probabilities, element by element.
+"""
+
+from ..language import flat, function, kernel, like, log, log1p, parallel
 
 
 @kernel
@@ -100,3 +103,13 @@ def folded(out, losses, divisor):
     for i in range(losses.shape[0]):
         total += losses[i]
     out[0] = total / divisor
+
+
+@kernel
+def binary_cross_entropy(losses: flat, bad, x: flat, target: flat, weight: flat, count, *, weighed):
+    """The loss of each probability; one that is none is told in `bad`. A logarithm counts as -100 at least."""
+    for i in parallel(count, 32):
+        if not (x[i] >= 0 and x[i] <= 1 and target[i] >= 0 and target[i] <= 1):
+            bad[0] = 1
+        loss = (target[i] - 1) * max(log1p(-x[i]), -100) - target[i] * max(log(x[i]), -100)
+        losses[i] = loss * weight[i] if weighed else loss

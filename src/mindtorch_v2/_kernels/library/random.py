@@ -11,19 +11,26 @@ from ..language import (
     flat,
     float32,
     float64,
+    floor,
     fma,
     function,
+    inf,
     int32,
     int64,
+    isnan,
     kernel,
+    larger,
     like,
     ordered,
     parallel,
     sqrt,
+    uint32,
 )
 
 TWO_PI = 2 * math.pi
 ROOT_HALF_BITS, ONE_BITS = 0x3F3504F3, 0x3F800000
+TWO_63 = 2.0**63
+SQUEEZE = 0.03310000151395798  # 0.0331 of float32
 ANY = -1.0  # a limit that every number is beyond: always the C library's function
 
 
@@ -173,7 +180,291 @@ def draws_below(out, words, p):
 
 
 @kernel
-def integers(out, words, extent, low):
-    """Of one word each, in a range from `low` on that has so many numbers, fewer than 2^32."""
-    for i in parallel(out.shape[0], 8):
-        out[i] = c_rem(int64(words[i]), extent) + low
+def integers(out, words, extent, low, inverse: float):
+    """Of one word each, in a range from `low` on that has so many numbers, fewer than 2^31; `inverse` is 1 / extent.
+
+    A quotient of floating numbers, which is one off at most, gives the remainder quicker than a division of integers.
+    """
+    for i in parallel(out.shape[0], 4):
+        word = float64(uint32(words[i]))
+        size = float64(extent)
+        rest = word - floor(word * inverse) * size
+        rest = rest + size if rest < 0 else rest
+        rest = rest - size if rest >= size else rest
+        out[i] = int64(int32(rest)) + low
+
+
+@kernel
+def shuffled(out, words):
+    """The numbers of range(n): each place from the first on is swapped with one not before it, by one word each."""
+    n = out.shape[0]
+    for i in range(n):
+        out[i] = i
+    for i in range(words.shape[0]):
+        partner = i + c_rem(int64(words[i]), n - i)
+        here, there = out[i], out[partner]
+        out[i] = there
+        out[partner] = here
+
+
+# ---- how many words a number takes is not known before -----------------------------------------------------------
+
+
+@function
+def next_uniform(words, at):
+    """A double uniform of the words from at[1] on; where these end, any one, and at[1] goes beyond them."""
+    place = at[1]
+    at[1] = place + 2
+    place = place if place + 2 <= words.shape[0] else 0
+    return double_uniform(words[place], words[place + 1])
+
+
+@function
+def next_normal(words, at, kept):
+    """A standard normal: the kept second one of the last pair, kept[1], if kept[0] says that there is one."""
+    made = float64(kept[1])
+    if kept[0] != 0:
+        kept[0] = 0.0
+    else:
+        first = next_uniform(words, at)
+        second = next_uniform(words, at)
+        radius = sqrt(ordered(far("log1p", -second, ANY) * -2.0))
+        angle = ordered(first * TWO_PI)
+        made = ordered(radius * far("cos", angle, ANY))
+        kept[0] = 1.0
+        kept[1] = ordered(radius * far("sin", angle, ANY))
+    return made
+
+
+@function
+def poisson_by_product(rate, words, at):
+    count = 0.0
+    product = next_uniform(words, at)
+    bound = far("exp", -rate, ANY)
+    while product > bound and at[1] <= words.shape[0]:
+        product = ordered(product * next_uniform(words, at))
+        count = ordered(count + 1.0)
+    return count
+
+
+@function
+def poisson_by_rejection(rate, words, at):
+    b = ordered(0.931 + ordered(2.53 * sqrt(rate)))
+    a = ordered(-0.059 + ordered(0.02483 * b))
+    inverse_alpha = ordered(1.1239 + 1.1328 / ordered(b - 3.4))
+    squeeze = ordered(0.9277 - 3.6224 / ordered(b - 2.0))
+    count = 0.0
+    found = False
+    while not found and at[1] <= words.shape[0]:
+        u = ordered(next_uniform(words, at) - 0.5)
+        v = next_uniform(words, at)
+        distance = ordered(0.5 - abs(u))
+        middle = ordered(ordered(ordered(2.0 * a) / distance + b) * u)
+        count = floor(ordered(ordered(middle + rate) + 0.43))
+        count = count if abs(count) < TWO_63 else -TWO_63
+        if distance >= 0.07 and v <= squeeze:
+            found = True
+        elif count >= 0 and not (distance < 0.013 and v > distance):
+            spread = ordered(a / ordered(distance * distance) + b)
+            left = ordered(ordered(far("log", v, ANY) + far("log", inverse_alpha, ANY)) - far("log", spread, ANY))
+            right = ordered(ordered(count * far("log", rate, ANY)) - rate)
+            found = left <= ordered(right - far("lgamma", ordered(count + 1.0), ANY))
+    return count
+
+
+@function
+def binomial_by_waiting(n, p, words, at):
+    successes = 0.0
+    scale = far("log1p", -p, ANY)
+    trials = waited(n, scale, words, at)
+    while trials <= n and at[1] <= words.shape[0]:
+        successes = ordered(successes + 1.0)
+        trials = ordered(trials + waited(n, scale, words, at))
+    return successes
+
+
+@function
+def waited(n, scale, words, at):
+    """Trials up to the next success; more than n if the uniform is zero."""
+    drawn = next_uniform(words, at)
+    return ceil(far("log", drawn, ANY) / scale) if drawn > 0 else ordered(n + 1.0)
+
+
+@function
+def stirling_tail(k, tails):
+    """What Stirling's formula for log(k!) leaves out: of a table, or a series."""
+    more = ordered(k + 1.0)
+    square = ordered(more * more)
+    series = ordered(1 / 360 - 1 / 1260 / square) / square
+    made = ordered(1 / 12 - series) / more
+    if k < 10:
+        made = tails[int64(k)]
+    return made
+
+
+@function
+def binomial_by_rejection(n, p, words, at, tails):
+    mean = ordered(n * p)
+    deviation = sqrt(ordered(mean * ordered(1.0 - p)))
+    b = ordered(1.15 + ordered(2.53 * deviation))
+    a = ordered(ordered(-0.0873 + ordered(0.0248 * b)) + ordered(0.01 * p))
+    alpha = ordered(ordered(2.83 + 5.1 / b) * deviation)
+    odds = p / ordered(1.0 - p)
+    mode = floor(ordered(ordered(n + 1.0) * p))
+    squeeze = ordered(0.92 - 4.2 / b)
+    count = 0.0
+    found = False
+    while not found and at[1] <= words.shape[0]:
+        u = ordered(next_uniform(words, at) - 0.5)
+        v = next_uniform(words, at)
+        distance = ordered(0.5 - abs(u))
+        middle = ordered(ordered(ordered(2.0 * a) / distance + b) * u)
+        count = floor(ordered(ordered(middle + mean) + 0.5))
+        if distance >= 0.07 and v <= squeeze:
+            found = True
+        elif 0 <= count <= n:
+            above = ordered(ordered(n - mode) + 1.0)
+            rest = ordered(ordered(n - count) + 1.0)
+            first = ordered(ordered(mode + 0.5) * far("log", ordered(mode + 1.0) / ordered(odds * above), ANY))
+            second = ordered(ordered(n + 1.0) * far("log", above / rest, ANY))
+            third = ordered(ordered(count + 0.5) * far("log", ordered(odds * rest) / ordered(count + 1.0), ANY))
+            bound = ordered(ordered(first + second) + third)
+            bound = ordered(ordered(bound + stirling_tail(mode, tails)) + stirling_tail(ordered(n - mode), tails))
+            bound = ordered(ordered(bound - stirling_tail(count, tails)) - stirling_tail(ordered(n - count), tails))
+            spread = ordered(a / ordered(distance * distance) + b)
+            found = far("log", ordered(v * alpha) / spread, ANY) <= bound
+    return count
+
+
+@function
+def binomial_count(n, p, words, at, tails):
+    flipped = p > 0.5
+    chance = ordered(1.0 - p) if flipped else p
+    count = 0.0
+    if ordered(n * chance) >= 10:
+        count = binomial_by_rejection(n, chance, words, at, tails)
+    else:
+        count = binomial_by_waiting(n, chance, words, at)
+    return ordered(n - count) if flipped else count
+
+
+@function
+def gamma_number(exponent, d, words, at, kept):
+    """Marsaglia and Tsang's rejection, times a uniform to a power that is not zero."""
+    scale = 1.0
+    if exponent != 0:
+        base = ordered(1.0 - next_uniform(words, at))
+        scale = far("pow", base, ANY, base, exponent)
+    c = 1.0 / sqrt(ordered(9.0 * d))
+    made = 0.0
+    found = False
+    while not found and at[1] <= words.shape[0]:
+        x = next_normal(words, at, kept)
+        y = ordered(1.0 + ordered(c * x))
+        if not y <= 0:
+            cube = ordered(ordered(y * y) * y)
+            bound = ordered(1.0 - next_uniform(words, at))
+            square = ordered(x * x)
+            found = bound < ordered(1.0 - ordered(ordered(SQUEEZE * square) * square))
+            if not found:
+                inner = ordered(ordered(1.0 - cube) + far("log", cube, ANY))
+                found = far("log", bound, ANY) < ordered(ordered(0.5 * square) + ordered(d * inner))
+            made = ordered(ordered(scale * d) * cube)
+    return made
+
+
+@kernel
+def sampled(out, first, second, words, at, kept, tails, *, family):
+    """Numbers of a family of distributions, from out[at[0]] on, as far as the words from words[at[1]] on reach.
+
+    `first` and `second` are the parameters of each number; `at` and `kept` (next_normal) stand behind the last number
+    that was made, so that one for which the words do not suffice is begun anew when there are more.
+    """
+    going = True
+    while going and at[0] < out.shape[0]:
+        i = at[0]
+        word = at[1]
+        has, normal = float64(kept[0]), float64(kept[1])
+        made = 0.0
+        if family == "poisson":
+            if first[i] >= 10:
+                made = poisson_by_rejection(first[i], words, at)
+            else:
+                made = poisson_by_product(first[i], words, at)
+        elif family == "binomial":
+            made = binomial_count(first[i], second[i], words, at, tails)
+        else:
+            made = gamma_number(first[i], second[i], words, at, kept)
+        if at[1] <= words.shape[0]:
+            out[i] = made
+            at[0] = i + 1
+        else:
+            at[1] = word
+            kept[0] = has
+            kept[1] = normal
+            going = False
+
+
+# ---- categories --------------------------------------------------------------------------------------------------
+
+
+@kernel
+def find_unfit(wrong, rows):
+    """Whether a number is no finite weight, or all of a row are zero."""
+    for r in parallel(rows.shape[0], rows.shape[1]):
+        largest = like(0, rows)
+        for j in range(rows.shape[1]):
+            weight = rows[r, j]
+            if not 0 <= weight < inf:
+                wrong[0] = 1
+            largest = larger(largest, weight)
+        if largest == 0:
+            wrong[0] = 1
+
+
+@kernel
+def categories(out, bounds, rows, words):
+    """Where double uniforms fall among the cumulative sums of weights, whose shares `bounds` are to hold."""
+    count = rows.shape[1]
+    drawn = out.shape[1]
+    for r in parallel(rows.shape[0], 4 * count + 20 * drawn):
+        total = like(0, rows)
+        for j in range(count):
+            total = ordered(total + rows[r, j])
+            bounds[r, j] = total
+        for j in range(count):
+            bounds[r, j] = like(bounds[r, j], rows) / total
+        bounds[r, count - 1] = 1.0
+        for j in range(drawn):
+            word = 2 * (r * drawn + j)
+            number = double_uniform(words[word], words[word + 1])
+            low, high = 0, count
+            while low < high:
+                middle = (low + high) >> 1
+                if bounds[r, middle] < number:
+                    low = middle + 1
+                else:
+                    high = middle
+            out[r, j] = low
+
+
+@kernel
+def largest_first(out, keys):
+    """Where the largest of each row stand, the first of equals first, NaN last."""
+    wanted = out.shape[1]
+    for r in parallel(keys.shape[0], 4 * keys.shape[1]):
+        held = 0
+        for j in range(keys.shape[1]):
+            key = keys[r, j]
+            if held < wanted or precedes(key, keys[r, out[r, wanted - 1]]):
+                place = held if held < wanted else wanted - 1
+                while place > 0 and precedes(key, keys[r, out[r, max(place - 1, 0)]]):
+                    out[r, place] = out[r, place - 1]
+                    place -= 1
+                out[r, place] = j
+                held = held + 1 if held < wanted else held
+
+
+@function
+def precedes(key, other):
+    return key > other or (isnan(other) and not isnan(key))

@@ -1,12 +1,15 @@
-"""Steps of recurrent layers behind their products, forward and backward: gates, states, and what backward needs.
+"""Recurrent layers behind the product with their input, forward and backward: gates, states, what backward needs.
 
-Arrays are (rows of the step, columns); gates, and the sums from input and state that they are made of, have the
-columns of all gates. What is written is not read, so that loops become vector code.
+Gates, and the sums from input and state that they are made of, have the columns of all gates. Rows of a batch know
+nothing of each other, so a thread takes some of them through all steps. `steps` has for each step, in the order in
+which they are taken, where its rows begin, and how many of the batch it has. What is written in a row is not read
+there, so that loops become vector code.
 """
 
-from ..language import exp, function, kernel, parallel, tanh
+from ..language import exp, function, kernel, multiply, parallel, tanh
 
 _EXPENSIVE = 40  # a column of all gates, in additions
+_QUICK = 3  # multiplications of a product in the time of an addition
 
 
 @function
@@ -14,90 +17,193 @@ def sigmoid(x):
     return 1.0 / (1.0 + exp(-x))
 
 
-@kernel
-def lstm_step(gates, sums, made, cell, kept, state, out):
-    """Gates from their sums; the cell state in place and kept; the output, which is the new state, twice."""
+@function
+def work_of_part(steps, rows, parts, gates, width):
+    """What a part of the rows takes, in additions."""
+    return steps * (rows // parts + 1) * width * (_EXPENSIVE + gates * width // _QUICK)
+
+
+@function
+def lstm_cells(gates, sums, made, cell, kept, state, row, at):
+    """A row of a step: gates from their sums; the cell state in place and kept; the new state."""
     width = cell.shape[1]
-    for row in parallel(cell.shape[0], _EXPENSIVE * width):
-        for j in range(width):
-            i = sigmoid(sums[row, j] + made[row, j])
-            f = sigmoid(sums[row, width + j] + made[row, width + j])
-            g = tanh(sums[row, 2 * width + j] + made[row, 2 * width + j])
-            o = sigmoid(sums[row, 3 * width + j] + made[row, 3 * width + j])
-            c = f * cell[row, j] + i * g
-            h = o * tanh(c)
-            gates[row, j] = i
-            gates[row, width + j] = f
-            gates[row, 2 * width + j] = g
-            gates[row, 3 * width + j] = o
-            cell[row, j] = c
-            kept[row, j] = c
-            state[row, j] = h
-            out[row, j] = h
+    for j in range(width):
+        i = sigmoid(sums[at, j] + made[row, j])
+        f = sigmoid(sums[at, width + j] + made[row, width + j])
+        g = tanh(sums[at, 2 * width + j] + made[row, 2 * width + j])
+        o = sigmoid(sums[at, 3 * width + j] + made[row, 3 * width + j])
+        c = f * cell[row, j] + i * g
+        gates[at, j] = i
+        gates[at, width + j] = f
+        gates[at, 2 * width + j] = g
+        gates[at, 3 * width + j] = o
+        cell[row, j] = c
+        kept[at, j] = c
+        state[row, j] = o * tanh(c)
 
 
 @kernel
-def gru_step(gates, sums, made, bias, kept, state, out, *, biased):
-    """Gates from their sums; what the state gives to the last gate is kept; the new state in place and as output."""
+def lstm(gates, sums, made, cell, kept, state, out, weight, hidden, projection, steps, parts, *, projected, wide):
+    """All steps, with `parts` of the rows apart; `projected`: a product makes the state of what is `hidden` then."""
+    rows, width, columns = state.shape[0], cell.shape[1], state.shape[1]
+    for part in parallel(parts, work_of_part(steps.shape[0], rows, parts, 4, width)):
+        low, high = rows * part // parts, rows * (part + 1) // parts
+        for step in range(steps.shape[0]):
+            first, size = steps[step, 0], min(high, steps[step, 1])
+            if low < size:
+                multiply(made, (low, 0), state, (low, 0), weight, (0, 0), (size - low, 4 * width, columns),
+                         wide=wide)
+                for row in range(low, size):
+                    lstm_cells(gates, sums, made, cell, kept, hidden if projected else state, row, first + row)
+                if projected:
+                    multiply(state, (low, 0), hidden, (low, 0), projection, (0, 0), (size - low, columns, width),
+                             turned="b", wide=wide)
+                for row in range(low, size):
+                    for j in range(columns):
+                        out[first + row, j] = state[row, j]
+
+
+@function
+def gru_cells(gates, sums, made, bias, kept, state, out, row, at, biased):
+    """A row of a step: gates from their sums; what the state gives to the last gate is kept; the state in place too."""
     width = state.shape[1]
-    for row in parallel(state.shape[0], _EXPENSIVE * width):
-        for j in range(width):
-            of_r = made[row, j]
-            of_z = made[row, width + j]
-            of_n = made[row, 2 * width + j]
-            if biased:
-                of_r += bias[j]
-                of_z += bias[width + j]
-                of_n += bias[2 * width + j]
-            r = sigmoid(sums[row, j] + of_r)
-            z = sigmoid(sums[row, width + j] + of_z)
-            n = tanh(sums[row, 2 * width + j] + r * of_n)
-            h = (state[row, j] - n) * z + n
-            gates[row, j] = r
-            gates[row, width + j] = z
-            gates[row, 2 * width + j] = n
-            kept[row, j] = of_n
-            state[row, j] = h
-            out[row, j] = h
+    for j in range(width):
+        of_r = made[row, j]
+        of_z = made[row, width + j]
+        of_n = made[row, 2 * width + j]
+        if biased:
+            of_r += bias[j]
+            of_z += bias[width + j]
+            of_n += bias[2 * width + j]
+        r = sigmoid(sums[at, j] + of_r)
+        z = sigmoid(sums[at, width + j] + of_z)
+        n = tanh(sums[at, 2 * width + j] + r * of_n)
+        h = (state[row, j] - n) * z + n
+        gates[at, j] = r
+        gates[at, width + j] = z
+        gates[at, 2 * width + j] = n
+        kept[at, j] = of_n
+        state[row, j] = h
+        out[at, j] = h
 
 
 @kernel
-def lstm_back(made, dh, dc, gates, cell, cell_before):
-    """Gradients of a step's gates; that of the cell state becomes that before the step."""
-    width = cell.shape[1]
-    for row in parallel(cell.shape[0], _EXPENSIVE * width // 2):
-        for j in range(width):
-            i = gates[row, j]
-            f = gates[row, width + j]
-            g = gates[row, 2 * width + j]
-            o = gates[row, 3 * width + j]
-            c = tanh(cell[row, j])
-            d = dh[row, j]
-            of_cell = dc[row, j] + d * o * (1.0 - c * c)
-            made[row, j] = of_cell * g * (i - i * i)
-            made[row, width + j] = of_cell * cell_before[row, j] * (f - f * f)
-            made[row, 2 * width + j] = of_cell * i * (1.0 - g * g)
-            made[row, 3 * width + j] = d * c * (o - o * o)
-            dc[row, j] = of_cell * f
+def gru(gates, sums, made, bias, kept, state, out, weight, steps, parts, *, biased, wide):
+    """All steps, with `parts` of the rows apart."""
+    rows, width = state.shape[0], state.shape[1]
+    for part in parallel(parts, work_of_part(steps.shape[0], rows, parts, 3, width)):
+        low, high = rows * part // parts, rows * (part + 1) // parts
+        for step in range(steps.shape[0]):
+            first, size = steps[step, 0], min(high, steps[step, 1])
+            if low < size:
+                multiply(made, (low, 0), state, (low, 0), weight, (0, 0), (size - low, 3 * width, width),
+                         wide=wide)
+                for row in range(low, size):
+                    gru_cells(gates, sums, made, bias, kept, state, out, row, first + row, biased)
+
+
+@function
+def lstm_cells_back(made, dh, dc, gates, cell, before, row, at):
+    """Gradients of a row's gates; that of the cell state becomes that before the step."""
+    width = dc.shape[1]
+    for j in range(width):
+        i = gates[at, j]
+        f = gates[at, width + j]
+        g = gates[at, 2 * width + j]
+        o = gates[at, 3 * width + j]
+        c = tanh(cell[at, j])
+        d = dh[row, j]
+        of_cell = dc[row, j] + d * o * (1.0 - c * c)
+        made[at, j] = of_cell * g * (i - i * i)
+        made[at, width + j] = of_cell * before[at, j] * (f - f * f)
+        made[at, 2 * width + j] = of_cell * i * (1.0 - g * g)
+        made[at, 3 * width + j] = d * c * (o - o * o)
+        dc[row, j] = of_cell * f
+
+
+@function
+def add_rows(target, grad, low, size, first):
+    """Adds what a step's outputs got to what its states have."""
+    for row in range(low, size):
+        for j in range(target.shape[1]):
+            target[row, j] += grad[first + row, j]
 
 
 @kernel
-def gru_back(made, made_h, dh, gates, kept, h_before):
-    """Gradients of a step's gates, and of what came from the state; that of the state loses what the gates took."""
+def lstm_back(made, dh, dc, gates, cell, before, grad, weight, hidden, projection, of_projected, steps, parts, *,
+              has_grad, projected, wide):
+    """The gradients of all steps' gates, and of the states that they began with; of what was projected, too."""
+    rows, width, columns = dh.shape[0], dc.shape[1], dh.shape[1]
+    for part in parallel(parts, work_of_part(steps.shape[0], rows, parts, 4, width)):
+        low, high = rows * part // parts, rows * (part + 1) // parts
+        for step in range(steps.shape[0]):
+            first, size = steps[step, 0], min(high, steps[step, 1])
+            if low < size:
+                if has_grad:
+                    add_rows(dh, grad, low, size, first)
+                if projected:
+                    multiply(hidden, (low, 0), dh, (low, 0), projection, (0, 0), (size - low, width, columns),
+                             wide=wide)
+                    for row in range(low, size):
+                        for j in range(columns):
+                            of_projected[first + row, j] = dh[row, j]
+                for row in range(low, size):
+                    lstm_cells_back(made, hidden if projected else dh, dc, gates, cell, before, row, first + row)
+                multiply(dh, (low, 0), made, (first + low, 0), weight, (0, 0), (size - low, columns, 4 * width),
+                         wide=wide)
+
+
+@function
+def gru_cells_back(made, made_h, dh, gates, kept, before, row, at):
+    """Gradients of a row's gates, and of what came from the state; the state's loses what the gates took."""
     width = kept.shape[1]
-    for row in parallel(kept.shape[0], _EXPENSIVE * width // 2):
-        for j in range(width):
-            r = gates[row, j]
-            z = gates[row, width + j]
-            n = gates[row, 2 * width + j]
-            d = dh[row, j]
-            of_n = (d - d * z) * (1.0 - n * n)
-            of_z = d * (h_before[row, j] - n) * (z - z * z)
-            of_r = of_n * kept[row, j] * (r - r * r)
-            made[row, j] = of_r
-            made[row, width + j] = of_z
-            made[row, 2 * width + j] = of_n
-            made_h[row, j] = of_r
-            made_h[row, width + j] = of_z
-            made_h[row, 2 * width + j] = of_n * r
-            dh[row, j] = d * z
+    for j in range(width):
+        r = gates[at, j]
+        z = gates[at, width + j]
+        n = gates[at, 2 * width + j]
+        d = dh[row, j]
+        of_n = (d - d * z) * (1.0 - n * n)
+        of_z = d * (before[at, j] - n) * (z - z * z)
+        of_r = of_n * kept[at, j] * (r - r * r)
+        made[at, j] = of_r
+        made[at, width + j] = of_z
+        made[at, 2 * width + j] = of_n
+        made_h[at, j] = of_r
+        made_h[at, width + j] = of_z
+        made_h[at, 2 * width + j] = of_n * r
+        dh[row, j] = d * z
+
+
+@kernel
+def gru_back(made, made_h, dh, gates, kept, before, grad, weight, steps, parts, *, has_grad, wide):
+    """The gradients of all steps' gates, and of the states that they began with."""
+    rows, width = dh.shape[0], dh.shape[1]
+    for part in parallel(parts, work_of_part(steps.shape[0], rows, parts, 3, width)):
+        low, high = rows * part // parts, rows * (part + 1) // parts
+        for step in range(steps.shape[0]):
+            first, size = steps[step, 0], min(high, steps[step, 1])
+            if low < size:
+                if has_grad:
+                    add_rows(dh, grad, low, size, first)
+                for row in range(low, size):
+                    gru_cells_back(made, made_h, dh, gates, kept, before, row, first + row)
+                multiply(dh, (low, 0), made_h, (first + low, 0), weight, (0, 0), (size - low, width, 3 * width),
+                         adds=True, wide=wide)
+
+
+@kernel
+def states_before(made, initial, states, steps):
+    """For each row the state that its step began with."""
+    rows, width = initial.shape[0], initial.shape[1]
+    for row in parallel(rows, 2 * width * steps.shape[0]):
+        for step in range(steps.shape[0]):
+            if row < steps[step, 1]:
+                at = steps[step, 0] + row
+                last = max(step - 1, 0)
+                if step > 0 and row < steps[last, 1]:
+                    earlier = steps[last, 0] + row
+                    for j in range(width):
+                        made[at, j] = states[earlier, j]
+                else:
+                    for j in range(width):
+                        made[at, j] = initial[row, j]

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, NoReturn
 
 from ..._core.device import channels_last, channels_last_3d, contiguous_format
 from ..._core.dtype import bool_, int64, uint8
-from ..._core.tensor import Tensor, wrapped_dim
+from ..._core.geometry import wrapped_dim
+from ..._core.tensor import Tensor
 from ..._dispatch.callers import call_bound
 from ..._dispatch.levels import is_at, like_result, map_tensors, value_at
 from ..._dispatch.registry import Operator, registry

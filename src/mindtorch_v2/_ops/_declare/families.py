@@ -12,14 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ..._autograd.node import VersionCounter
-from ..._autograd.views import MULTI_OUTPUT, WAKING, creation_now, wake
 from ..._backends.interface import (
     Backend,
     accelerator_among,
     backend_for,
     backend_of,
-    named_kernel,
     parameters_of,
 )
 from ..._core.device import CPU
@@ -38,26 +35,17 @@ from ..._core.dtype import (
     float32,
     get_default_dtype,
 )
-from ..._core.geometry import contiguous_strides
-from ..._core.planning import Unplannable, plans
-from ..._core.tensor import Tensor, tracked_view, wrap, wrap_meta
+from ..._core.tensor import Tensor, wrap, wrap_meta
 from ..._dispatch.callers import call_bound, compile_function
 from ..._dispatch.keys import (
     BACKENDS,
-    CPU_MASK,
-    FUNC_MASK,
-    PYTHON_MASK,
-    VIEW_MASK,
     DispatchKey,
-    changed_modes,
-    modes,
-    unusual,
 )
-from ..._dispatch.registry import Lazy, Operator, PerKeys, refuse_mixed, registry
-from ..._dispatch.schema import NUMBERS, Argument, Schema
+from ..._dispatch.registry import Lazy, Operator, refuse_mixed, registry
+from ..._dispatch.schema import NUMBERS, Schema
 from .out import CASTABLE, EXACT
-from .plans import Planned, can_be_planned, checked_call, composite_plan, holds_halves, key_part, tried, twin_of
-from .quick import functional_source, inplace_source, planned_view_source, view_source
+from .plans import Planned, can_be_planned, checked_call, holds_halves, tried, twin_of
+from .quick import functional_source, inplace_source
 from .rules import (
     Spec,
     broadcast_shape,
@@ -71,9 +59,7 @@ from .rules import (
     overlaps_itself,
     pointwise_strides,
     promoted,
-    shares_storage,
 )
-from .view_plans import remembering
 
 _ndarray = np.ndarray
 _new = object.__new__
@@ -204,7 +190,7 @@ class ArrayFamily(Family):
         taken = "{}._array" if backend.direct else "array_of({}, where)"
         call, scope = self._array_expression(operator, backend, taken, widen=self.widen)
         place, where = ("", "") if backend.direct else (f"    where = place(None, ({names},))\n", ", where")
-        body = _finishing(schema, call, f"finished({{}}, {{}}{where})")
+        body = finishing(schema, call, f"finished({{}}, {{}}{where})")
         general = f"    spec = infer({names})\n{place}{body}"
         scope |= {"infer": self.infer, "finished": backend.finished, "result_of": result_of, "place": backend.place,
                   "gathered": operator.declaration.result_type, "array_of": backend.array_of,
@@ -307,7 +293,7 @@ def finished_array(array: Any, spec: Spec) -> np.ndarray:
     return array if array.dtype is kind or array.dtype == kind else cast(array, kind)
 
 
-def _finishing(schema: Schema, call: str, finished: str) -> str:
+def finishing(schema: Schema, call: str, finished: str) -> str:
     """Lines that return what a call of an array function made, each result `finished` as the spec says."""
     count = len(schema.returns)
     if any(r.is_list for r in schema.returns):
@@ -324,7 +310,7 @@ def _prepared(schema: Schema, call: str, kind: str, scope: dict[str, Any]) -> Ca
     """The function that gives, for a spec, the call that has it; its result is a tensor, or of kind "array"."""
     name, names = schema.base_name, ", ".join(schema.names)
     if len(schema.returns) > 1 or schema.returns[0].is_list:
-        body = textwrap.indent(_finishing(schema, call, "finished({}, {})"), "    ")
+        body = textwrap.indent(finishing(schema, call, "finished({}, {})"), "    ")
     else:
         wrapped = "        _tensor = new(Tensor)\n        _tensor._array = _made\n        return _tensor\n"
         body = (f"        _made = {call}\n"
@@ -615,318 +601,6 @@ def _rows_in_turn(target: Tensor, args: Sequence[Any], at: Sequence[int]) -> Ite
     spread[0] = array.transpose(order)
     return (tuple([wrap(spread[i][place]) if i in spread else value for i, value in enumerate(values)])
             for place in np.ndindex(spread[0].shape[:-1]))
-
-
-class View(Family):
-    """Another geometry on the same memory: `geometry(*arguments)` gives shape, strides and offset.
-
-    It is called as `infer` is. Strides and offset are in bytes, the offset counted from where `self` begins. A fourth
-    value is another element type. With `several`, it gives a list of them.
-    `array(ndarray, *arguments)`, or an expression of the array `a` and the arguments, is the same by NumPy's own view
-    functions, for operators that leave the offset: a shortcut, since a view should cost no more than its call. It may
-    give None. Meta and CPU agree on every sample. `by_place` says that `geometry` looks where in its storage a tensor
-    begins, and how long that is.
-    """
-
-    is_view = True
-
-    def __init__(self, geometry: Callable, array: "Callable | str | None" = None, *, several: bool = False,
-                 names: dict[str, Any] | None = None, by_place: bool = False) -> None:
-        self.geometry, self.array, self.several, self.names = geometry, array, several, names or {}
-        self.by_place = by_place
-
-    def array_call(self, operator: Operator, args: Sequence[Any], made: Any) -> tuple[Callable, Sequence[int]] | None:
-        given = args[0]._array
-        try:
-            self._geometry_of_layout(args)
-        except Unplannable:
-            return None
-        if given.strides != contiguous_strides(given.shape, given.itemsize):  # NumPy sees a buffer in no other order
-            if not callable(self.array):
-                return None
-            return checked_call(self.array, range(len(args)), args, made)
-        views = [(t._array.shape, t._array.dtype, t._offset - args[0]._offset, t._array.strides)
-                 for t in ((made,) if isinstance(made, Tensor) else made)]
-        if isinstance(made, Tensor):
-            shape, kind, offset, strides = views[0]
-            return (lambda array: _ndarray(shape, kind, array, offset, strides)), (0,)
-        return (lambda array: [_ndarray(shape, kind, array, at, strides) for shape, kind, at, strides in views]), (0,)
-
-    def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
-        geometry = self.geometry
-        known: dict[tuple, Any] = {}  # how views lie, on devices whose arrays have a `layout`: one object a kind
-        plans.append(known)
-
-        def one(source: Tensor, *args: Any) -> Tensor:
-            keys = source._keys
-            if keys & VIEW_MASK and source._base._keys & WAKING and wake(source):  # type: ignore[union-attr]
-                return call_bound(operator, (source, *args))
-            storage = source._storage
-            if storage is None:  # first, since it gives an empty array PyTorch's strides
-                storage = source._shared_storage()
-            try:
-                layout, offset = known[source._array.layout, source._offset, keys, args]
-            except (AttributeError, KeyError, TypeError):
-                return found_out(source, storage, args, (geometry(source, *args),))[0]
-            return tracked_view(source, storage.laid_out(layout, offset), offset, operator, args)
-
-        def many(source: Tensor, *args: Any) -> Any:
-            keys = source._keys
-            if keys & VIEW_MASK and source._base._keys & WAKING and wake(source):  # type: ignore[union-attr]
-                return call_bound(operator, (source, *args))
-            storage = source._shared_storage()
-            try:
-                places = known[source._array.layout, source._offset, keys, args]
-            except (AttributeError, KeyError, TypeError):
-                return found_out(source, storage, args, geometry(source, *args))
-            return tuple([tracked_view(source, storage.laid_out(layout, offset), offset, operator, args, nr)
-                          for nr, (layout, offset) in enumerate(places)])
-
-        def found_out(source: Tensor, storage: Any, args: tuple, geometries: Iterable[Any]) -> tuple[Tensor, ...]:
-            array, views, places = source._array, [], []
-            remembers = hasattr(array, "layout") and not any(a.__class__ is list or hasattr(a, "_array") for a in args)
-            for nr, (shape, strides, offset, *kind) in enumerate(geometries):
-                offset += source._offset
-                shown = storage.array(shape, kind[0] if kind else array.dtype, offset, strides)
-                views.append(tracked_view(source, shown, offset, operator, args, nr if self.several else None))
-                if remembers:
-                    places.append((storage.laid_out_like(shown), offset))
-            if remembers:
-                if len(known) >= 4096:
-                    known.clear()
-                known[array.layout, source._offset, source._keys, args] = places if self.several else places[0]
-            return tuple(views)
-
-        kernel = many if self.several else one
-        operator.fallthrough.add(DispatchKey.ADInplaceOrView)  # these look for themselves whether a view woke up
-        return dict.fromkeys(BACKENDS, kernel) | {DispatchKey.CPU: Lazy(lambda: self._on_cpu(operator, kernel))}
-
-    def _geometry_of_layout(self, twins: Sequence[Any]) -> Any:
-        """What `geometry` gives for twins; Unplannable if that depends on where in its storage a tensor begins."""
-        made = tried(self.geometry, *twins)
-        elsewhere = twins[0]
-        begin, elsewhere._offset = elsewhere._offset, elsewhere._offset + 3 * elsewhere._array.itemsize
-        try:
-            if tried(self.geometry, *twins) != made:
-                raise Unplannable
-        finally:
-            elsewhere._offset = begin
-        return made
-
-    def _on_cpu(self, operator: Operator, general: Callable) -> Callable:
-        """The kernel that makes views by NumPy, or of geometries that it remembers."""
-        name, arguments = operator.schema.base_name, operator.schema.arguments
-        known: dict[tuple, Any] = {}
-        plans.append(known)
-
-        def remember(key: tuple | None, source: Tensor, *args: Any) -> Any:
-            made = general(source, *args)
-            if key is not None and key not in known and source._array.__class__ is _ndarray:
-                if len(known) >= 256:
-                    known.clear()
-                known[key] = found_out(source, args)
-            return made
-
-        def found_out(source: Tensor, args: tuple) -> tuple | None:
-            array = source._array
-            try:
-                made = (self.geometry(source, *args) if self.by_place else
-                        self._geometry_of_layout(twin_of((source, *args))))
-            except Unplannable:
-                return None
-            if any(0 in shape for shape, *_ in (made if self.several else [made])) or len(made) > 64:
-                return None
-            # Then it is a buffer for NumPy; a geometry by place may reach beyond it.
-            own = array.flags.c_contiguous and array.dtype.isbuiltin == 1 and not self.by_place
-            if self.several:
-                return own, array.dtype, made
-            return own, made[3] if len(made) > 3 else array.dtype, made[:3]
-
-        scope = {
-            "array_view": self.array, "operator": operator, "find": known.get, "remember": remember,
-            "modes": modes, "unusual": unusual, "new": _new, "Tensor": Tensor, "ndarray": _ndarray,
-            "VersionCounter": VersionCounter, "creation_now": creation_now, "MULTI_OUTPUT": MULTI_OUTPUT,
-            "__opname__": f"{operator.name} cpu", **self.names,
-        }  # fmt: skip
-        key = ", ".join(map(key_part, arguments))
-        if self.by_place:
-            key += f", {arguments[0].name}._offset, {arguments[0].name}._shared_storage().nbytes()"
-        kernel = compile_function(name, planned_view_source(name, arguments, key, several=self.several), dict(scope))
-        expression = self._expression(arguments)
-        if expression is None:
-            return kernel
-        return compile_function(name, view_source(name, arguments, expression), {**scope, "general": kernel})
-
-    def _expression(self, arguments: Sequence[Argument]) -> str | None:
-        """The expression of NumPy's view and its offset."""
-        if self.array is None:
-            return None
-        called = f"array_view(a{''.join(f', {a.name}' for a in arguments[1:])})"
-        return f"{self.array if isinstance(self.array, str) else called}, 0"
-
-
-def view(geometry: Callable, array: "Callable | str | None" = None, **names: Any) -> View:
-    """The family; `names` are what an expression for the array names beside it and the arguments."""
-    return View(geometry, array, names=names)
-
-
-def views(geometry: Callable) -> View:
-    return View(geometry, several=True)
-
-
-class Composite(Family):
-    """Written as other operators: runs wherever they run, and has their derivative."""
-
-    def __init__(self, function: Callable, *, inplace: bool = False) -> None:
-        self.function, self.inplace = function, inplace
-
-    def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
-        made: dict[DispatchKey, Any] = dict.fromkeys(BACKENDS, PerKeys(self._remembering_views))
-        return made | {DispatchKey.CPU: PerKeys(self._planned), DispatchKey.Meta: self.function,
-                       DispatchKey.FuncTorch: self.function}
-
-    def _remembering_views(self, operator: Operator, mask: int) -> Callable:
-        """The kernel of calls on a device with these keys."""
-        device = mask & ~VIEW_MASK
-        return self.function if device & device - 1 else remembering(operator, self.function)
-
-    def _planned(self, operator: Operator, mask: int) -> Callable:
-        """The kernel of calls on the CPU with these keys: the function, or what looks for plans first."""
-        if mask & ~VIEW_MASK != CPU_MASK or not can_be_planned(operator):
-            return self.function
-        if operator.plans is None:
-            make = functools.partial(composite_plan, operator, self.function)
-            general = f"    return general({', '.join(operator.schema.names)})\n"
-            operator.plans = Planned(operator, make, 8, general, {"general": self.function})
-        return operator.plans.kernel_of_parts(mask)
-
-    def inplace_kernels(self, operator: Operator, functional: Operator) -> dict[DispatchKey, Any]:
-        function = self.function
-
-        def kernel(target: Any, *args: Any) -> Any:
-            # The formulas may save the old value, which the write must not reach.
-            recorded = modes.grad_enabled and target.requires_grad or target._keys & FUNC_MASK
-            old = target.clone() if recorded else target
-            result = function(old, *args)
-            check_writable(target)
-            check_operands(functional, target, (target, *args))
-            check_result_fits(target, Spec(result._array.shape, result.dtype))
-            return target.copy_(result)
-
-        return dict.fromkeys((*BACKENDS, DispatchKey.FuncTorch), kernel)
-
-
-def unrecorded(function: Callable) -> Callable:
-    """A kernel written as operators: what it calls is seen neither by autograd nor by `__torch_function__`."""
-
-    @functools.wraps(function)
-    def kernel(*args: Any) -> Any:
-        with changed_modes(grad_enabled=False, exclude=modes.exclude | PYTHON_MASK):
-            return function(*args)
-
-    return kernel
-
-
-def decomposed(operator: Operator, *, recorded: bool = True) -> Callable:
-    """The kernel of a device that has none: the operator's decomposition, its results as the family infers them.
-
-    Elementwise ones get their operands in the type that the family computes in. Where the formulas, too, are the
-    decomposition's, its parts are recorded in the operator's place, unless `recorded` is false.
-    """
-    declaration = operator.declaration
-    family, function = declaration.family, declaration.decomposition
-    if recorded and declaration.by_parts is not None:
-        def in_parts(*args: Any) -> Any:
-            return function(*args)
-
-        in_parts.composed = True  # type: ignore[attr-defined]
-        return in_parts
-
-    def written(*args: Any) -> Tensor:
-        family.check(*args)
-        function(*args)
-        return args[0]
-
-    def elementwise(*args: Any) -> Tensor:
-        spec, kind, at = family.plan(operator, args)
-        values, tensors = list(args), [args[i] for i in at if args[i].__class__ not in NUMBERS]
-        for i in at:
-            if hasattr(values[i], "_array"):
-                values[i] = values[i].to(kind)
-        made = function(*values)
-        made = made if made._array.shape == spec.shape else made.expand(spec.shape)
-        return _as_inferred(made, spec._replace(strides=pointwise_strides(spec.shape, tensors)), tensors)
-
-    def others(*args: Any) -> Any:
-        specs = family.spec(args[0], args[1:]) if hasattr(family, "spec") else family.infer(*args)
-        made = function(*args)
-        tensors = [t for a in args for t in (a if a.__class__ in (tuple, list) else (a,)) if hasattr(t, "_array")]
-        if specs.__class__ is Spec:
-            return _as_inferred(made, specs, tensors)
-        return result_of(operator, [_as_inferred(m, s, tensors) for m, s in zip(made, specs, strict=True)])
-
-    kernel = written if isinstance(family, Writes) else elementwise if isinstance(family, Pointwise) else others
-    return unrecorded(kernel)
-
-
-class Parts(ArrayFamily):
-    """An operator that has a kernel of its own on the CPU, and is its decomposition where that cannot run."""
-
-    def __init__(self, infer: Callable) -> None:
-        super().__init__(infer, infer, widen=False)
-
-    def kernel(self, operator: Operator, backend: Backend) -> Callable:
-        name = operator.declaration.kernels.get(backend.type)
-        if not backend.direct or name is None:
-            return decomposed(operator)
-        infer, own, parts = self.infer, named_kernel(backend.type, name), decomposed(operator, recorded=False)
-        several, names = len(operator.schema.returns) > 1, ", ".join(operator.schema.names)
-        taken = ", ".join([f"getattr({a.name}, '_array', {a.name})" if a.is_tensor else a.name
-                           for a in operator.schema.arguments])
-        arrays = eval(f"lambda {names}: ({taken},)")
-
-        def finished(made: Any, spec: Any) -> Any:
-            if not several:
-                return backend.finished(made, spec)
-            return result_of(operator, [None if one is None else backend.finished(array, one)
-                                        for array, one in zip(made, spec, strict=True)])
-
-        def kernel(*args: Any) -> Any:
-            spec = infer(*args)
-            made = own(*arrays(*args), spec=spec)
-            return parts(*args) if made is None else finished(made, spec)
-
-        def make(args: tuple) -> Callable:
-            spec = tried(infer, *twin_of(args))
-            repeated = own.repeated(spec)
-
-            def planned(*args: Any) -> Any:
-                made = repeated[0](*arrays(*args))
-                return parts(*args) if made is None else finished(made, spec)
-
-            return planned
-
-        if not can_be_planned(operator):
-            return kernel
-        operator.plans = Planned(operator, make, 2, f"    return general({names})\n", {"general": kernel})
-        return operator.plans.kernel(forwards=True)
-
-
-def _as_inferred(made: Any, spec: Spec | None, arguments: Sequence[Tensor]) -> Any:
-    """One result of a decomposition in the type and layout that were inferred, on memory of its own."""
-    if spec is None or made is None:
-        return None
-    made = made.to(spec.dtype)
-    made = made if made._array.shape == spec.shape else made.reshape(spec.shape)
-    strides = contiguous_strides(spec.shape) if spec.strides is None else spec.strides
-    shares = any(made is a or made._base is not None and shares_storage(made, a) for a in arguments)
-    if shares or made._array.size and tuple(made.stride()) != strides:
-        made = made.new_empty_strided(spec.shape, strides).copy_(made)
-    if made._base is None and not made._version:
-        return made
-    own = made._detached()
-    own._counter = None  # a result begins to count
-    return own
 
 
 class Writes(Family):

@@ -23,8 +23,9 @@ from ..._dispatch.registry import Around, Operator, registry
 from ..._dispatch.schema import Schema
 from .aten import AS_DECLARED, Aten
 from .batch import DIMENSIONS, Draws, Rule, along_dimensions, decomposed, elementwise
+from .composites import Composite
 from .documentation import docstring
-from .families import Composite, Family
+from .families import Family
 from .flops import Flops
 from .out import FAMILYS, Out, takes_out, write_out
 from .source import Declared

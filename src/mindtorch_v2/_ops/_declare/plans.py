@@ -83,7 +83,7 @@ def key_part(argument: Argument) -> str:
         return f"{name} and {name}.type, {name} and {name}.index"
     if argument.type == "Scalar":
         return f"{name}.__class__, {name} or _zero({name})"
-    return f"{name} or _zero({name})" if argument.type == "float" else name
+    return f"{absent}({name} or _zero({name}))" if argument.type == "float" else name
 
 
 def can_be_planned(operator: Operator) -> bool:
@@ -98,6 +98,28 @@ def _is_plain(tensor: Any) -> bool:
     if tensor is None or tensor.__class__ in NUMBERS:
         return True
     return not tensor._keys & ~(CPU_MASK | VIEW_MASK) and (tensor._base is None or not tensor._base._keys & _WAKING)
+
+
+def _absent(argument: Argument) -> list[str]:
+    """The conditions on which an argument is no tensor."""
+    name = argument.name
+    numbers = [f"{name}.__class__ in NUMBERS"] if argument.type == "Tensor|Scalar" else []
+    return [f"{name} is None"] * argument.optional + numbers
+
+
+def _keys_of(argument: Argument) -> str:
+    """The expression of the keys of one tensor."""
+    absent = " or ".join(_absent(argument))
+    return f"(0 if {absent} else {argument.name}._keys)" if absent else f"{argument.name}._keys"
+
+
+def _plainness(argument: Argument) -> str:
+    """The expression that says the same as `_is_plain` of an argument, without a call for one tensor."""
+    name = argument.name
+    if argument.is_list:
+        return f"all(map(_is_plain, {name} or ()))"
+    base = f"({name}._base is None or not {name}._base._keys & {_WAKING})"
+    return f"({' or '.join([*_absent(argument), f'not {name}._keys & {~(CPU_MASK | VIEW_MASK)} and {base}'])})"
 
 
 class Trivial(Unplannable):
@@ -128,12 +150,11 @@ class Planned:
 
     def kernel_of_parts(self, mask: int) -> Callable:
         """The kernel of a composite for calls with these keys: what modes or recording change is not planned."""
-        operands = "".join(
-            f"*({a.name} or ()), " if a.is_list else f"{a.name}, "
-            for a in self.operator.schema.arguments
-            if a.is_tensor
-        )
-        plain, usual = f"all(map(_is_plain, ({operands})))", "not _unusual.threads or _modes.masks in _MASKS"
+        tensors = [a for a in self.operator.schema.arguments if a.is_tensor]
+        each, usual = list(map(_plainness, tensors)), "not _unusual.threads or _modes.masks in _MASKS"
+        plain = f"({' and '.join(each)})"
+        if not mask & VIEW_MASK and not any(a.is_list for a in tensors):  # mostly they have no key but the CPU's
+            plain = f"(not ({' | '.join(map(_keys_of, tensors))}) & {~CPU_MASK} or {plain})"
         condition = f"({usual}) and {plain}" if mask & VIEW_MASK else f"{usual} and {plain}"
         lines = [f"if {condition}:", *("    " + line for line in self._looking_up())]
         made: Any = self._kernel(lines, {"__opname__": f"{self.operator.name} planned", "__name__": __name__})
@@ -186,8 +207,10 @@ class Planned:
         if not due or is_settled():
             return plan
         if self.failures < _FAILURES:
+            state = modes.__dict__
+            state["constants"] = []
             try:
-                plan = self.make(args)
+                plan = self._of_constants(self.make(args), state["constants"])
             except Trivial:
                 table = self.operator.table
                 table |= {mask: plan for mask, kernel in table.items() if kernel in self.kernels}
@@ -195,6 +218,17 @@ class Planned:
                 self.failures += 1
         self.plans[key] = plan
         return plan
+
+    def _of_constants(self, plan: Callable, constants: Sequence[int]) -> Callable:
+        """The plan, if the arguments at these positions may need grad: for calls in which they do not."""
+        if not constants:
+            return plan
+        schema = self.operator.schema
+        name, names = schema.base_name, ", ".join(schema.names)
+        keys = " | ".join(_keys_of(schema.arguments[i]) for i in constants)
+        source = f"def {name}({names}):\n    return (_plan if not ({keys}) & {~CPU_MASK} else _general)({names})\n"
+        scope = {"_plan": plan, "_general": self.unplanned, "__opname__": f"{self.operator.name} constant"}
+        return compile_function(name, source, {**scope, "NUMBERS": NUMBERS, "__name__": __name__})
 
 
 # twins ---------------------------------------------------------------------------------------------------------------
@@ -214,9 +248,9 @@ class Twin(Tensor):
 
     @property  # type: ignore[misc]
     def requires_grad(self) -> bool:  # type: ignore[override]
-        """No, in a composite, which is planned where nothing needs grad; families do not know that."""
+        """No: a composite is planned where nothing needs grad, and the plan of a family that asks is used there."""
         if "plan_recorder" not in modes.__dict__:
-            raise Unplannable
+            modes.__dict__["asked_for_grad"].append(self)
         return False
 
     def detach(self) -> Any:
@@ -255,14 +289,25 @@ def _as_twin(tensor: Any) -> Any:
 
 
 def tried(function: Callable, *args: Any) -> Any:
-    """What a function gives for twins; Unplannable if it raises."""
-    planners.add(threading.get_ident())
+    """What a function gives for twins; Unplannable if it raises. It may come to make another plan."""
+    thread, state = threading.get_ident(), modes.__dict__
+    outer, before = thread in planners, state.get("asked_for_grad")
+    asked: list[Any] = []
+    planners.add(thread)
+    state["asked_for_grad"] = asked
     try:
-        return function(*args)
+        made = function(*args)
     except Exception as error:
         raise Unplannable from error
     finally:
-        planners.discard(threading.get_ident())
+        state["asked_for_grad"] = before
+        if not outer:
+            planners.discard(thread)
+    if asked:
+        state["constants"] = [i for i, given in enumerate(args) if any(given is twin for twin in asked)]
+        if any(all(given is not twin for given in args) for twin in asked):
+            raise Unplannable
+    return made
 
 
 # recording composites ------------------------------------------------------------------------------------------------
@@ -396,6 +441,7 @@ def composite_plan(operator: Operator, function: Callable, args: tuple) -> Calla
     if not recorder.steps:
         raise Trivial
     plan = _Writer(operator, recorder, twins, _mapped(recorder.slot, made), function).function()
+    modes.__dict__["constants"] = []  # of parts that were tried: here, nothing needs grad
     try:
         made, result = plan(*args), function(*args)
         given = [id(t) for t in _each(args)]

@@ -14,11 +14,11 @@ from .op import PUBLIC, public_functions
 
 FAMILIES = """
     copy create implicit random dropout pointwise clamp compare elementary special activation reduce extreme moments
-    softmax scan sort unique rearrange view join slice stride marks index scatter matmul products einsum norm batch_norm
-    group_norm channel_norm loss class_loss embedding distance attention pool adaptive_pool unpool resample grid rnn
-    ctc linalg.common linalg.triangular linalg.factor linalg.solve linalg.spectral linalg.lstsq linalg.measure foreach
-    fused_steps fft window_functions quantized_products spectral histogram segments conv fold sparse.layouts
-    sparse.math sparse.rearrange sparse.products sparse.indices grouped
+    softmax scan sort unique rearrange view join slice stride marks index scatter masked linear matmul products
+    einsum norm batch_norm group_norm channel_norm loss class_loss embedding distance attention pool adaptive_pool
+    unpool resample grid rnn ctc linalg.common linalg.triangular linalg.factor linalg.solve linalg.spectral
+    linalg.lstsq linalg.measure foreach fused_steps fft window_functions quantized_products spectral histogram
+    segments conv fold sparse.layouts sparse.math sparse.rearrange sparse.products sparse.indices grouped
 """.split()
 
 for _family in FAMILIES:

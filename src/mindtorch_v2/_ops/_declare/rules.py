@@ -23,9 +23,10 @@ from ..._core.dtype import (
     of_number,
     promote_types,
 )
-from ..._core.geometry import channels_last_strides, contiguous_strides, is_dense
+from ..._core.geometry import channels_last_strides, contiguous_strides, element_strides, is_dense
 from ..._core.planning import refuse_in_plans
-from ..._core.tensor import _NO_BYTES, Tensor, element_strides
+from ..._core.storage import _NO_BYTES
+from ..._core.tensor import Tensor
 from ..._core.warn import warn_once
 from ..._dispatch.keys import BACKEND_MASK, DUAL_MASK, FUNC_MASK, SPARSE_MASK, modes, unusual
 from ..._dispatch.levels import innermost

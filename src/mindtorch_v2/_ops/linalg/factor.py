@@ -14,7 +14,7 @@ from .._declare.out import Out, safely
 from .._declare.rules import Spec, shape_text
 from .._declare.samples import case, cases, error, t, values
 from ..join import cat, constant_pad_nd
-from ..matmul import conj
+from ..matrices import conj
 from .common import (
     check_floating,
     check_info,

@@ -7,7 +7,8 @@ from typing import Any
 
 from ..._core.device import META
 from ..._core.dtype import BOOL, COMPUTE, FLOAT, dtype, promote_types
-from ..._core.tensor import Tensor, wrapped_dim
+from ..._core.geometry import wrapped_dim
+from ..._core.tensor import Tensor
 from ..._dispatch.argument_checks import expected
 from ..._dispatch.keys import FUNC_MASK
 from ..._dispatch.schema import MISSING, to_number
@@ -19,7 +20,7 @@ from .._declare.rules import Spec, anywhere, c_name, shape_text
 from .._declare.samples import case, cases, error, t
 from ..extreme import kinks
 from ..join import cat
-from ..matmul import conj
+from ..matrices import conj
 from ..moments import _VECTOR_NORM
 from .common import (
     check_floating,

@@ -7,7 +7,7 @@ from ..._core.dtype import int64
 from ..._core.sparse import BLOCKED, SparseArray, coo, wrap_sparse
 from ..._core.tensor import Tensor
 from ..._dispatch.registry import registry
-from .._declare.families import unrecorded
+from .._declare.composites import unrecorded
 from .._declare.op import function_of
 
 arange, cat, zeros = (function_of(registry.get(name)) for name in ("arange.start_step", "cat", "zeros"))

@@ -12,10 +12,11 @@ from ..._core.tensor import Tensor, wrap
 from ..._dispatch.argument_checks import expected, takes
 from ..._dispatch.callers import call_bound
 from ..._dispatch.registry import registry
+from .. import matmul  # noqa: F401 - declares the products
 from .._declare.families import computes
 from .._declare.op import function_of, op
 from .._declare.rules import Spec, records, shape_text
-from ..matmul import check_same_scalar, conj
+from ..matrices import check_same_scalar, conj
 from .layouts import (
     Layouts,
     coalesce,

@@ -7,8 +7,9 @@ import numpy as np
 
 from ..._core.device import strided
 from ..._core.dtype import int64
+from ..._core.geometry import wrapped_dim
 from ..._core.sparse import BLOCKED, LAYOUT_NAMES, TRANSPOSED, SparseArray, coo, wrap_sparse
-from ..._core.tensor import Tensor, wrap, wrapped_dim
+from ..._core.tensor import Tensor, wrap
 from ..._dispatch.callers import call_bound
 from ..._dispatch.keys import COO_MASK, DispatchKey
 from ..._dispatch.registry import registry

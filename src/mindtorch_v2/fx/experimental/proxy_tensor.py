@@ -175,9 +175,3 @@ def disable_proxy_modes_tracing() -> Iterator[None]:
     """Context in which nothing is recorded."""
     with _disable_current_modes():
         yield
-
-
-def maybe_disable_fake_tensor_mode() -> Any:
-    from ..._subclasses.fake_tensor import unset_fake_temporarily
-
-    return unset_fake_temporarily()

@@ -55,18 +55,14 @@ def guard_bool(a: Any) -> bool:
     return bool(a)
 
 
-guard_or_false = guard_or_true = guard_size_oblivious = definitely_true = statically_known_true = guard_bool
-
-
-def definitely_false(a: Any) -> bool:
-    return not a
+guard_or_false = guard_or_true = guard_size_oblivious = statically_known_true = guard_bool
 
 
 def guard_int(a: Any) -> int:
     return int(a)
 
 
-guard_scalar = hint_int = size_hint = guard_int
+guard_scalar = size_hint = guard_int
 
 
 def is_symbolic(val: Any) -> bool:

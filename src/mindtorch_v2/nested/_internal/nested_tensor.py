@@ -13,7 +13,8 @@ from typing import Any
 
 import mindtorch_v2 as torch
 
-from ..._core.tensor import _rebuild_from_type_v2, wrapped_dim
+from ..._core.geometry import wrapped_dim
+from ..._core.tensor import _rebuild_from_type_v2
 from ..._core.wrapper_subclass import make_wrapper_subclass
 from ...utils.weak import WeakIdKeyDictionary
 

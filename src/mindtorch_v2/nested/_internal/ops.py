@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import mindtorch_v2 as torch
 
-from ..._core.tensor import wrapped_dim
+from ..._core.geometry import wrapped_dim
 from ..._ops._declare.families import Pointwise
 from ..._ops._declare.op import DECLARATIONS
 from .nested_tensor import NestedInt, NestedTensor, components, jagged, rejoined, strided_of

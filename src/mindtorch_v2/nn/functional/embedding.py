@@ -3,6 +3,7 @@
 import warnings
 from typing import Any
 
+from ..._core.dtype import int64
 from ..._core.tensor import Tensor
 from ..._ops._declare.op import public_functions
 
@@ -17,7 +18,7 @@ def embedding_bag(input: Any, weight: Any, offsets: Any = None, max_norm: float 
                   per_sample_weights: Any = None, include_last_offset: bool = False,
                   padding_idx: int | None = None) -> Tensor:
     """Sums, means or maxima of the rows of a table that each bag of indices names."""
-    if str(weight.dtype) == "torch.int64" and input.is_floating_point():
+    if weight.dtype is int64 and input.is_floating_point():
         warnings.warn("Argument order of nn.functional.embedding_bag was changed. Usage `embedding_bag(weight, input, "
                       "...)` is deprecated, and should now be `embedding_bag(input, weight, ...)`.", stacklevel=3)
         weight, input = input, weight

@@ -13,7 +13,8 @@ import numpy as np
 
 from ...._core import settled
 from ...._kernels import ir, llvm
-from ...._kernels.language import flat, kernel, read
+from ...._kernels.language import flat, kernel
+from ...._kernels.reader import read
 from . import machine
 
 _AT_ONCE = os.environ.get("MINDTORCH_JIT") == "now"  # compile before the first call, as tests want it
@@ -117,11 +118,16 @@ def _tell(call: Call, args: tuple) -> None:
         told(call, args)
 
 
-def prepared(written: kernel, **constants: Any) -> Callable[..., bool]:
-    """`launched` for a kernel with its constants, without looking it up in each call."""
+def prepared(written: kernel, *numbers: float, **constants: Any) -> Callable[..., bool]:
+    """`launched` for a kernel with its constants, without looking it up in each call.
+
+    With numbers, what it gives takes arrays that lie row by row: how many elements they have and these numbers follow.
+    """
     calls = _ready.setdefault((written, *constants.values()) if constants else written, [])
 
     def launch(*args: Any) -> bool:
+        if numbers:
+            args = (*args, args[0].size, *numbers)
         for call in calls:
             if call(*args):
                 if watcher is not None:
@@ -132,10 +138,13 @@ def prepared(written: kernel, **constants: Any) -> Callable[..., bool]:
     return launch
 
 
-def prepared_by_name(name: str, **constants: Any) -> Callable[..., bool]:
+def prepared_by_name(name: str, hurried: bool, **constants: Any) -> Callable[..., bool]:
     """The same for a kernel of the library that is named, such as "random.below"."""
     module, _, function = name.partition(".")
-    return prepared(getattr(importlib.import_module(f"{_LIBRARY}library.{module}"), function), **constants)
+    written = getattr(importlib.import_module(f"{_LIBRARY}library.{module}"), function)
+    if hurried:
+        hurry(written)
+    return prepared(written, **constants)
 
 
 def note(written: kernel, *args: Any, **constants: Any) -> None:

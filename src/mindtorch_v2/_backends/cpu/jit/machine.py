@@ -239,7 +239,8 @@ def callable_from(address: int, name: str) -> Callable[..., Any]:
     new = ctypes.pythonapi.PyCFunction_NewEx
     new.restype, new.argtypes = ctypes.py_object, [ctypes.POINTER(_MethodDef), ctypes.c_void_p, ctypes.c_void_p]
     method = _MethodDef(name.encode(), address, _METH_FASTCALL, None)
-    _kept.append(method)
+    # A function looks at it when it goes, and some go after all modules when the interpreter ends: it stays for good.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))
     return new(ctypes.byref(method), None, None)
 
 

@@ -6,8 +6,9 @@ OpenBLAS told to use one thread meanwhile. For small matrices the call itself ta
 """
 
 from ...._core import threads
-from ...._kernels.language import function, read_function
-from ...._kernels.llvm import Module
+from ...._kernels.language import function
+from ...._kernels.llvm_body import Module
+from ...._kernels.reader import read_function
 from .calls import Code
 from .machine import sources
 

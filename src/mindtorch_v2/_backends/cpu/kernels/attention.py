@@ -1,58 +1,89 @@
-"""Attention in blocks of queries: products of matrices, and one kernel for the rows between them."""
+"""Attention in blocks of queries: a kernel for each, and two for its gradients."""
 
 from typing import Any
 
 import numpy as np
 
+from ...._core.threads import blas, get_num_threads
 from ...._kernels.library import attention as kernels
-from ...._ops.attention import _Blocks, _for_all_heads, _heads, _in_tokens, _of_shared
+from ...._ops.attention import _Blocks, _for_all_heads, _of_shared
 from .. import xp
 from ..jit.calls import hurry, launched
-from ..matrices import matmul
 
-hurry(kernels.weights_of_scores, kernels.weights_again, kernels.gradients_of_scores)
+hurry(kernels.attend, kernels.queries_back, kernels.keys_back)
+_STEP = 64  # queries, or keys, that a thread takes at once
 
 
-def _products(blocks: _Blocks, heads: slice, rows: slice, keys: slice) -> tuple[Any, dict[str, Any]]:
-    """Products of queries and keys, or scores if there is a mask, and how the kernels take them."""
+def _takes(query: Any, *others: Any) -> bool:
+    """Whether there is something to multiply, and BLAS to do it."""
+    return (query.dtype.char in "fd" and blas() is not None
+            and all(x.dtype == query.dtype and x.size for x in (query, *others)))
+
+
+def _matrices(array: Any) -> Any:
+    """(batch, heads, tokens, width), copied if the elements of a token are not neighbours."""
+    made = array.reshape(-1, *array.shape[-3:]) if array.ndim > 3 else array[(None,) * (4 - array.ndim)]
+    down, right = made.strides[2:]
+    lies_well = right == made.itemsize and down >= made.shape[3] * right and down % right == 0
+    return made if lies_well or made.shape[2] == 1 and right == made.itemsize else np.ascontiguousarray(made)
+
+
+def _step(tokens: int, heads: int) -> int:
+    """How many queries or keys of one head make a turn: fewer than usual where that leaves threads without one."""
+    wanted = -(-get_num_threads() // heads)
+    return min(_STEP, max(-(-tokens // wanted), 8))
+
+
+def _given(blocks: _Blocks, heads: slice, rows: slice, keys: slice) -> tuple[Any, float, dict[str, Any]]:
+    """An array for scores, filled if there is a mask; by what they are multiplied, and how the kernels take them."""
+    wide = blas().integers == 64  # type: ignore[union-attr]
     if blocks.mask is not None:
-        return blocks.scores(heads, rows, keys), dict(scale=1.0, causal=False)
-    made = matmul(blocks.query[heads, rows], blocks.key[heads, keys].transpose(0, 2, 1))
-    return made, dict(scale=float(blocks.scale), causal=blocks.is_causal)
+        return blocks.scores(heads, rows, keys), 1.0, dict(causal=False, scored=True, wide=wide)
+    shape = (heads.stop - heads.start, rows.stop - rows.start, keys.stop)
+    made = np.empty(shape, blocks.scale.dtype)
+    return made, float(blocks.scale), dict(causal=blocks.is_causal, scored=False, wide=wide)
 
 
 def attention(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float, spec: tuple) -> Any:
+    if not _takes(query, key, value):
+        return None
     key, value = _for_all_heads(xp, query, key, value)
-    blocks, values = _Blocks(xp, query, key, mask, is_causal, scale), _heads(value)
-    made = np.empty((*blocks.query.shape[:2], value.shape[-1]), query.dtype)
-    norms = np.empty((2, *made.shape[:2]), query.dtype)
+    blocks = _Blocks(xp, query, key, mask, is_causal, scale, get_num_threads())
+    matrices = [_matrices(x) for x in (query, key, value)]
+    shape = (*query.shape[:-1], value.shape[-1])
+    if spec[0].strides is None:
+        made = np.empty(shape, query.dtype)
+    else:  # heads of a token lie together, as the query's do
+        batch, heads, tokens, width = shape
+        made = np.empty((batch, tokens, heads, width), query.dtype).transpose(0, 2, 1, 3)
+    target, norms = _matrices(made), np.empty((2, *shape[:-1]), query.dtype)
+    tops, totals = norms.reshape(2, -1)
     for heads, rows, keys in blocks:
-        scores, given = _products(blocks, heads, rows, keys)
-        if not launched(kernels.weights_of_scores, scores, norms[0, heads, rows], norms[1, heads, rows],
-                        given["scale"], rows.start, causal=given["causal"]):
+        scores, factor, given = _given(blocks, heads, rows, keys)
+        if not launched(kernels.attend, target, *matrices, scores, tops, totals, factor, heads.start, rows.start,
+                        _step(*scores.shape[1::-1]), **given):
             return None
-        made[heads, rows] = matmul(scores, values[heads, keys])
-    shape = (*blocks.batch, *made.shape[1:])
-    return _in_tokens(xp, made.reshape(shape), spec[0]), norms.reshape(2, *shape[:-1])
+    return made, norms
 
 
 def attention_backward(grad: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float,
                        norms: Any, output: Any) -> Any:
+    if not _takes(query, grad, key, value):
+        return None
     all_keys, all_values = _for_all_heads(xp, query, key, value)
-    blocks, values = _Blocks(xp, query, all_keys, mask, is_causal, scale), _heads(all_values)
-    grads, norms = _heads(grad), norms.reshape(2, -1, norms.shape[-1])
-    of_query = np.empty(blocks.query.shape, query.dtype)
-    of_key, of_value = np.zeros(blocks.key.shape, query.dtype), np.zeros(values.shape, query.dtype)
+    blocks = _Blocks(xp, query, all_keys, mask, is_causal, scale, get_num_threads())
+    queries, grads, keys_, values = (_matrices(x) for x in (query, grad, all_keys, all_values))
+    tops, totals = norms.reshape(2, -1)
+    several = next(iter(blocks))[1:] != (slice(0, queries.shape[2]), slice(0, keys_.shape[2]))
+    of_query = np.empty(queries.shape, query.dtype)
+    of_key, of_value = ((np.zeros if several else np.empty)(x.shape, query.dtype) for x in (keys_, values))
     for heads, rows, keys in blocks:
-        weights, given = _products(blocks, heads, rows, keys)
-        if not launched(kernels.weights_again, weights, norms[0, heads, rows], norms[1, heads, rows], given["scale"],
-                        rows.start, causal=given["causal"]):
+        weights, factor, given = _given(blocks, heads, rows, keys)
+        of_scores, place = np.empty_like(weights), (heads.start, rows.start)
+        if not launched(kernels.queries_back, of_query, grads, queries, keys_, values, weights, of_scores, tops, totals,
+                        factor, float(blocks.scale), *place, _step(*weights.shape[1::-1]), **given):
             return None
-        taken = grads[heads, rows]
-        of_value[heads, keys] += matmul(weights.transpose(0, 2, 1), taken)
-        of_scores = matmul(taken, values[heads, keys].transpose(0, 2, 1))
-        if not launched(kernels.gradients_of_scores, of_scores, weights, float(blocks.scale)):
+        if not launched(kernels.keys_back, of_key, of_value, grads, queries, weights, of_scores, *place,
+                        _step(*weights.shape[::-2]), adds=several, causal=given["causal"], wide=given["wide"]):
             return None
-        of_query[heads, rows] = matmul(of_scores, blocks.key[heads, keys])
-        of_key[heads, keys] += matmul(of_scores.transpose(0, 2, 1), blocks.query[heads, rows])
     return of_query.reshape(query.shape), _of_shared(of_key, key.shape), _of_shared(of_value, value.shape)

@@ -15,12 +15,14 @@ from ...._kernels.library import index as kernels
 from ...._ops._declare.rules import Spec
 from ...._ops.copy import stored_number
 from ...._ops.scatter import start_value
-from ..jit.calls import launched
+from ..jit.calls import finishing, hurry, launched
 from ..jit.repeats import duplicate, empty, flag, repeats, store, table, zeros
 from .arrays import movable, takes_halves, zeros_for_sums
 
 _SHARED = 1 << 15  # elements from which on several threads write
 _FOLDS = {"sum": "add", "mean": "add", "prod": "multiply", "amax": "maximum", "amin": "minimum"}
+
+hurry(kernels.fold_rows, kernels.finish_means)  # the other way of `index_reduce` takes twenty times as long
 
 
 def _along(array: Any, dim: int) -> Any:
@@ -31,7 +33,8 @@ def _along(array: Any, dim: int) -> Any:
     return array.reshape(math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :]))
 
 
-def _is_inside(index: Any, low: int, high: int) -> bool:
+def is_inside(index: Any, low: int, high: int) -> bool:
+    """Whether all indices are from `low` on and below `high`; False also where no kernel can look yet."""
     bad = flag()
     return launched(kernels.find_outside, bad, index.reshape(-1), low, high) and not bad[0]
 
@@ -121,7 +124,7 @@ def _scattered(self: Any, dim: int, index: Any, src: Any, fold: str) -> bool | N
         return _rows_folded(self, dim, row, src, 1, fold)
     if fold == "put":
         self, src = movable(self), movable(src)
-    if src.dtype != self.dtype or not _is_inside(index, 0, self.shape[dim] if self.ndim else 1):
+    if src.dtype != self.dtype or not is_inside(index, 0, self.shape[dim] if self.ndim else 1):
         return None
     target, src = _along(self, dim), src.reshape(1, 1, 1) if one else _along(src, dim)
     return launched(kernels.scatter, target, _along(index, dim), src, fold=fold, one=one,
@@ -175,7 +178,7 @@ def _rows_folded(self: Any, dim: int, index: Any, src: Any, factor: Any, fold: s
     if not self.flags.c_contiguous or not self.ndim or src.dtype != self.dtype:
         return None
     rows, given, index = _along(self, dim), _along(src, dim), index.reshape(-1)
-    if given.shape[1] != index.size or not _is_inside(index, low, rows.shape[1]):
+    if given.shape[1] != index.size or not is_inside(index, low, rows.shape[1]):
         return None
     return launched(kernels.fold_rows, rows, index, given, _parts(src.size, rows.shape[1]), factor, fold=fold,
                     scaled=factor != 1) or None
@@ -189,6 +192,32 @@ def index_add(self: Any, dim: int, index: Any, source: Any, alpha: Any) -> bool 
 
 
 @repeats
+def index_reduce(self: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool, spec: Spec) -> Any:
+    if not self.ndim or not source.size or not self.flags.c_contiguous or not _folds_exactly(self.dtype):
+        return None
+    dim, made = dim % self.ndim, duplicate(self)
+    if not include_self:
+        start = table(np.array(start_value(reduce, self.dtype), self.dtype))
+        if not _rows_folded(made, dim, index, np.broadcast_to(start, source.shape), 1, "put"):
+            return None
+    if not _rows_folded(made, dim, index, source, 1, _FOLDS[reduce]):
+        return None
+    return made if reduce != "mean" or _sums_made_means(_along(made, dim), index, include_self) else None
+
+
+def _sums_made_means(rows: Any, index: Any, include_self: bool) -> bool:
+    """Divides rows by how many were added to each."""
+    counts, one = zeros(rows.shape[1], np.int64), table(np.ones(1, np.int64))
+    finishing(1 << 20)  # what has begun with the sums, at the next call
+    try:
+        return bool(_rows_folded(counts, 0, index, np.broadcast_to(one, index.size), 1, "add")) and launched(
+            kernels.finish_means, rows, np.broadcast_to(counts.reshape(1, -1, 1), rows.shape), own=int(include_self),
+            whole=rows.dtype.kind != "f")
+    finally:
+        finishing(0)
+
+
+@repeats
 def index_copy(self: Any, dim: int, index: Any, source: Any) -> bool | None:
     if not source.size or source.ndim != self.ndim:
         return None
@@ -199,7 +228,7 @@ def index_copy(self: Any, dim: int, index: Any, source: Any) -> bool | None:
 def put(self: Any, index: Any, source: Any, accumulate: bool) -> bool | None:
     if not self.flags.c_contiguous or not index.size or not self.size or accumulate and not _folds_exactly(self.dtype):
         return None
-    if not _is_inside(index, -self.size, self.size):
+    if not is_inside(index, -self.size, self.size):
         return None
     target, source = (self, source) if accumulate else (movable(self), movable(source))
     return launched(kernels.fold_places, target.reshape(-1), index.reshape(-1), source.reshape(-1),
@@ -219,7 +248,7 @@ def index_put(self: Any, indices: Any, values: Any, accumulate: bool) -> bool | 
     if len(indices) == 1:
         rows = values.reshape(first.size, *self.shape[1:])
         return _rows_folded(self, 0, first, rows, 1, "add", -self.shape[0])
-    if self.ndim != 2 or not all(_is_inside(i, -n, n) for i, n in zip(indices, self.shape, strict=True)):
+    if self.ndim != 2 or not all(is_inside(i, -n, n) for i, n in zip(indices, self.shape, strict=True)):
         return None
     return launched(kernels.add_at_pairs, self, first.reshape(-1), indices[1].reshape(-1), values.reshape(-1),
                     _parts(values.size, len(self))) or None

@@ -73,3 +73,16 @@ def multilabel_margin_loss_backward(grad_output: Any, self: Any, target: Any, re
         kernels.multilabel_margin_backward, _rows(out), listed, bad, grad_output.reshape(-1), scores,
         target.reshape(scores.shape), scale, each=each)
     return out if done and not bad[0] else None
+
+
+@repeats
+def binary_cross_entropy(self: Any, target: Any, weight: Any, reduction: int, spec: Spec) -> Any:
+    given = [self, target] if weight is None else [self, target, weight]
+    if any(a.shape != self.shape or not a.flags.c_contiguous for a in given):
+        return None
+    losses, bad = empty(self.shape, self.dtype), flag()
+    done = losses.size and launched(kernels.binary_cross_entropy, losses, bad, self, target,
+                                    losses if weight is None else weight, self.size, weighed=weight is not None)
+    if not done or bad[0]:
+        return None
+    return losses if reduction == NONE else _reduced(losses.reshape(-1), reduction, spec)

@@ -12,11 +12,9 @@ def sgd(step_number: None, weight_decay: float, momentum: float, lr: float, damp
         maximize: bool, is_first_step: bool) -> Launch:
     options, lr = {"decays": weight_decay != 0, "maximize": maximize}, float(lr)
     if not momentum:
-        plain = prepared(written.sgd, **options)
-        return lambda *arrays: plain(*arrays, arrays[0].size, lr, weight_decay)
-    launch = prepared(written.sgd_with_momentum, **options, first=is_first_step, damped=dampening != 0,
-                      nesterov=nesterov)
-    return lambda *arrays: launch(*arrays, arrays[0].size, lr, weight_decay, momentum, 1 - dampening)
+        return prepared(written.sgd, lr, weight_decay, **options)
+    return prepared(written.sgd_with_momentum, lr, weight_decay, momentum, 1 - dampening, **options,
+                    first=is_first_step, damped=dampening != 0, nesterov=nesterov)
 
 
 def adam(step_number: float, lr: float, beta1: float, beta2: float, weight_decay: float, eps: float, amsgrad: bool,
@@ -34,13 +32,11 @@ def _adam(step_number: float, lr: float, beta1: float, beta2: float, decay: floa
           maximize: bool, decays: str) -> Launch:
     if amsgrad:  # the largest of the squares' means are one more state
         return lambda *arrays: False
-    launch = prepared(written.adam, decays=decays if decay else "not", maximize=maximize)
     lr = float(lr)
     numbers = (-lr / (1 - beta1**step_number), (1 - beta2**step_number) ** 0.5, 1 - beta1, beta2, 1 - beta2, eps, decay)
-    return lambda *arrays: launch(*arrays, arrays[0].size, *numbers)
+    return prepared(written.adam, *numbers, decays=decays if decay else "not", maximize=maximize)
 
 
 def adagrad(step_number: float, lr: float, lr_decay: float, weight_decay: float, eps: float, maximize: bool) -> Launch:
-    launch = prepared(written.adagrad, decays=weight_decay != 0, maximize=maximize)
     rate = float(lr) / (1 + (step_number - 1) * lr_decay)
-    return lambda *arrays: launch(*arrays, arrays[0].size, rate, eps, weight_decay)
+    return prepared(written.adagrad, rate, eps, weight_decay, decays=weight_decay != 0, maximize=maximize)

@@ -49,7 +49,9 @@ def _is_note(array: Array) -> bool:
     return data is not None and array.shape == (1,) and array.dtype.kind in "ib" and not data[0]
 
 
-def prepared(written: kernel, **constants: Any) -> Callable[..., bool]:
+def prepared(written: kernel, *numbers: float, **constants: Any) -> Callable[..., bool]:
+    if numbers:
+        return lambda *arrays: launched(written, *arrays, arrays[0].size, *numbers, **constants)
     return functools.partial(launched, written, **constants)
 
 

@@ -112,6 +112,22 @@ def copy_(self: Tensor, src: Any, non_blocking: bool) -> Tensor:
     return self
 
 
+def fill_(self: Tensor, value: Any) -> Tensor:
+    """Writes a number, or a tensor of no dimensions, into all elements, which may be one in memory."""
+    registry.get("fill_").declaration.family.check(self, value)
+    if value.__class__ not in NUMBERS:
+        return copy_(self, value, False)
+    fill(self._array, stored_number(value, self.dtype))
+    self._bump_version()
+    return self
+
+
+def zero_(self: Tensor) -> Tensor:
+    fill(self._array, 0)
+    self._bump_version()
+    return self
+
+
 def _copy_to_host(target: np.ndarray, src: Tensor, non_blocking: bool) -> None:
     source = src._array
     if target.shape == source.shape and target.dtype == source.dtype and target.flags.c_contiguous \

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...._core.tensor import wrapped_dim
+from ...._core.geometry import wrapped_dim
 from ...._dispatch.registry import Operator
 from ...._ops._declare.rules import Spec
 from ..array import CudaArray, empty, layout_of, quick_empty

@@ -93,7 +93,7 @@ def places_of(mask: CudaArray) -> CudaArray:
     room = empty(layout_of((mask.size * rank + 1,), _INT64), mask.device)
     end = room.pointer + 8 * mask.size * rank
     finding(mask.layout, 0)(mask.pointer, 0, room.pointer, end)
-    return _beginning(room, (told(end), rank), _INT64)
+    return beginning(room, (told(end), rank), _INT64)
 
 
 def picked_by(mask: CudaArray, array: CudaArray) -> CudaArray:
@@ -102,10 +102,10 @@ def picked_by(mask: CudaArray, array: CudaArray) -> CudaArray:
     size, aligned = array.dtype.itemsize, -(-array.nbytes // 8) * 8
     room = empty(layout_of((aligned + 8,), np.dtype(np.uint8)), array.device)
     finding(mask.layout, size)(mask.pointer, array.pointer, room.pointer, room.pointer + aligned)
-    return _beginning(room, (told(room.pointer + aligned),), array.dtype)
+    return beginning(room, (told(room.pointer + aligned),), array.dtype)
 
 
-def _beginning(room: CudaArray, shape: tuple[int, ...], kind: np.dtype) -> CudaArray:
+def beginning(room: CudaArray, shape: tuple[int, ...], kind: np.dtype) -> CudaArray:
     layout = layout_of(shape, kind)
     return array_on(layout, room.memory, room.pointer, room.device) if layout.size else empty(layout, room.device)
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...._core.dtype import OF_ARRAY, REDUCED, bool_, uint8
-from ...._core.geometry import collapsed, contiguous_strides
-from ...._core.tensor import Tensor, wrap_meta, wrapped_dim
+from ...._core.geometry import collapsed, contiguous_strides, wrapped_dim
+from ...._core.tensor import Tensor, wrap_meta
 from ...._dispatch.keys import CUDA_MASK
 from ...._dispatch.registry import Operator, registry
 from ...._dispatch.schema import NUMBERS

@@ -13,7 +13,7 @@ from ..array import CudaArray, empty, layout_of, quick_empty
 from ..families import layout_for
 from ..launch import PACKS, Launch, compiled, longs
 from ..plans import dense, dense_if_any, planned, pointer_of
-from ..rows import c_types, row_launch, widest
+from ..row_launch import c_types, row_launch, widest
 from .reduce import Folding
 
 # the parameters and the body of kernels of rows

@@ -27,7 +27,7 @@ from ..families import (
     wrap_cuda,
 )
 from ..generator import CudaGenerator, generator_for
-from ..launch import c_type, kernel
+from ..launch import C_TYPES, c_type, kernel
 from ..plans import attempt
 
 PHILOX = r"""
@@ -83,6 +83,14 @@ extern "C" __global__ void draw(T* out, int64 count, unsigned long long seed, un
     uint4 w = philox(seed, offset, pair);
     out[2 * pair] = drawn(w.x, w.y, a, b, low, range);
     if (2 * pair + 1 < count) out[2 * pair + 1] = drawn(w.z, w.w, a, b, low, range);
+}}
+extern "C" __global__ void draw_by(T* out, int64 count, unsigned long long seed, unsigned long long offset,
+                                   const unsigned long long* base, const T* as, const T* bs, double a, double b) {{
+    int64 i = blockIdx.x * (int64)blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    if (base) {{ seed = base[0]; offset += base[1]; }}
+    uint4 w = philox(seed, offset, i);
+    out[i] = drawn(w.x, w.y, as ? (double)widened(as[i]) : a, bs ? (double)widened(bs[i]) : b, 0, 1);
 }}
 """
 
@@ -310,9 +318,28 @@ def _uniforms(shape: tuple[int, ...], kind: np.dtype, where: Any, generator: Any
     return made.view
 
 
+def _drawn_by(spec: Spec, distribution: str, a: Any, b: Any, generator: Any) -> CudaArray | None:
+    """Draws with parameters that are numbers, or arrays in C order of the result's type and shape; None for others."""
+    made, arrays = layout_for(spec), [v for v in (a, b) if v.__class__ is CudaArray]
+    if not made.contiguous or any(v.layout is not made for v in arrays) or made.dtype.name not in C_TYPES:
+        return None
+    drawn, count = empty(made, arrays[0].device), made.size
+    if count:
+        seed, offset, base = generator_for(generator, drawn.device.index or 0).taken()
+        launch = kernel(_source(made.dtype, distribution), "draw_by", "qqqqqqqdd")
+        pointers = [v.pointer if v.__class__ is CudaArray else 0 for v in (a, b)]
+        numbers = [0.0 if v.__class__ is CudaArray else float(v) for v in (a, b)]
+        launch.over(((count + 255) // 256,), (256,), drawn.pointer, count, signed(seed), offset, base, *pointers,
+                    *numbers)
+    return drawn
+
+
 @attempt
 def normal_by(spec: Spec, mean: Any, std: Any, generator: Any) -> CudaArray:
     """With a mean or a deviation for each element."""
+    made = _drawn_by(spec, "normal", mean, std, generator)
+    if made is not None:
+        return made
     where = (std if mean.__class__ is float else mean).device
     drawn = empty(layout_of(tuple(spec.shape), spec.dtype.np), where)
     _normal(drawn, 0.0, 1.0, generator)
@@ -322,6 +349,9 @@ def normal_by(spec: Spec, mean: Any, std: Any, generator: Any) -> CudaArray:
 
 @attempt
 def bernoulli(spec: Spec, self: CudaArray, generator: Any) -> CudaArray:
+    quick = _drawn_by(spec, "bernoulli", self, 1.0, generator)
+    if quick is not None:
+        return quick
     kind = float64.np if self.dtype == float64.np else float32.np
     drawn, made = empty(layout_of(self.shape, kind), self.device), empty(layout_for(spec), self.device)
     _uniform(drawn, 0.0, 1.0, generator)

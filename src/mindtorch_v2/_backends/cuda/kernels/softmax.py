@@ -9,7 +9,7 @@ from ..array import CudaArray, quick_empty
 from ..families import layout_for
 from ..launch import C_TYPES
 from ..plans import dense, planned
-from ..rows import c_types, row_launch, widest
+from ..row_launch import c_types, row_launch, widest
 
 # operator -> the parameters and the body of its kernel
 _ROWS = {

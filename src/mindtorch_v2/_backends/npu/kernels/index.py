@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ...._core.dtype import int64
-from ...._core.geometry import contiguous_strides
-from ...._core.tensor import Tensor, wrapped_dim
+from ...._core.geometry import contiguous_strides, wrapped_dim
+from ...._core.tensor import Tensor
 from ...._dispatch.registry import Operator, registry
 from ...._dispatch.schema import NUMBERS
 from ...._ops._declare.families import result_of

@@ -5,7 +5,8 @@ from typing import Any
 
 from ...._core.tensor import Tensor
 from ...._dispatch.registry import Operator
-from ...._ops._declare.families import decomposed, result_of
+from ...._ops._declare.composites import decomposed
+from ...._ops._declare.families import result_of
 from ..families import given, uninitialised
 from ..launch import run
 from .operators import call, infer, untouched

@@ -4,6 +4,8 @@ from typing import Any
 
 import mindtorch_v2 as torch
 
+from ....._dispatch.registry import registry
+from ....._ops._declare.batch import draws
 from ....graph import Graph
 from ....graph_module import GraphModule
 from ....node import Node
@@ -11,13 +13,11 @@ from ...infra.pass_base import PassBase, PassResult
 
 __all__ = ["CSEPass", "get_CSE_banned_ops"]
 
-_RANDOM = ("_fused_dropout _standard_gamma bernoulli binomial dropout multinomial native_dropout normal poisson rand "
-           "rand_like randint randn randn_like randperm rrelu")
-
 
 def get_CSE_banned_ops() -> set[Any]:
     """The operators whose second call is not the first one again: random ones. Those that write are never taken."""
-    return {getattr(torch.ops.aten, name) for name in _RANDOM.split() if hasattr(torch.ops.aten, name)}
+    names = {operator.schema.base_name for operator in registry if draws(operator)}
+    return {getattr(torch.ops.aten, name) for name in (*names, "dropout") if hasattr(torch.ops.aten, name)}
 
 
 def _of_node(value: Any, known: dict[Node, Node]) -> tuple[str, Any]:
