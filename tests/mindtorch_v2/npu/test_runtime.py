@@ -2,13 +2,14 @@
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from mindtorch_v2._backends.npu import runtime
+from mindtorch_v2._backends.npu import libraries, runtime
 from mindtorch_v2._backends.npu.array import NpuArray, empty, from_host, to_host
 from mindtorch_v2._backends.npu.errors import NpuError, OutOfMemoryError
 from mindtorch_v2._backends.npu.launch import launch
@@ -26,6 +27,14 @@ def add(a: NpuArray, b: NpuArray) -> NpuArray:
     out = empty(a.shape, a.dtype)
     launch("aclnnAdd", {"self": a, "other": b, "alpha": 1, "out": out})
     return out
+
+
+def in_threads(work: Callable[[], None], count: int) -> None:
+    threads = [threading.Thread(target=work) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def test_asking_does_not_start_a_device(npu: Any) -> None:
@@ -56,12 +65,26 @@ def test_every_thread_gets_the_device(npu: Any) -> None:
     def work() -> None:
         results.append(to_host(add(ones(3), ones(3))).tolist())
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work, 4)
     assert results == [[2, 2, 2]] * 4
+
+
+def test_threads_that_begin_together_wait_for_the_libraries(npu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    load, made, results = libraries._load, [], []
+
+    def slowly(path: Any) -> Any:
+        made.append(path)
+        time.sleep(0.01)
+        return load(path)
+
+    def work() -> None:
+        results.append(to_host(add(ones(3), ones(3))).tolist())
+
+    monkeypatch.setattr(libraries, "_load", slowly)
+    runtime.stop()
+    in_threads(work, 8)
+    assert results == [[2, 2, 2]] * 8
+    assert len(made) == len(set(made))
 
 
 def test_a_device_that_does_not_exist(npu: Any) -> None:

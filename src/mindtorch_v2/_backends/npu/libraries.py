@@ -4,6 +4,7 @@ import ctypes
 import os
 import platform
 import re
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,7 @@ class Libraries:
         self.core = {name: self._load_core(name, required) for name, required in CORE}
         self._closed = operator_libraries(environ, self.folders)
         self._open: list[Any] = []
+        self._opening = threading.Lock()  # loading a library lets other threads run
         if not self._closed:
             raise LibrariesMissing(f"no operator library (libopapi*.so) in {self._shown()}")
 
@@ -109,15 +111,16 @@ class Libraries:
 
     def operator_symbol(self, name: str) -> Any:
         """A function of an operator, or None if no library of this CANN has it."""
-        for library in self._open:
-            found = getattr(library, name, None)
-            if found is not None:
-                return found
-        while self._closed:
-            self._open.append(_load(self._closed.pop(0)))
-            found = getattr(self._open[-1], name, None)
-            if found is not None:
-                return found
+        with self._opening:
+            for library in self._open:
+                found = getattr(library, name, None)
+                if found is not None:
+                    return found
+            while self._closed:
+                self._open.append(_load(self._closed.pop(0)))
+                found = getattr(self._open[-1], name, None)
+                if found is not None:
+                    return found
         return None
 
 

@@ -177,6 +177,7 @@ class _Thread(threading.local):
 
 
 _state, thread = _State(), _Thread()
+_loading = threading.Lock()  # two threads that begin together share one runtime
 at_stop: list[Callable[[Runtime], None]] = []  # what other modules give back before the devices are reset
 _FORKED = ("Cannot re-initialize NPU in forked subprocess. To use NPU with multiprocessing, you must use the 'spawn' "
            "start method")  # fmt: skip
@@ -184,17 +185,24 @@ _FORKED = ("Cannot re-initialize NPU in forked subprocess. To use NPU with multi
 
 def loaded() -> Runtime:
     """The libraries, loaded at the first call; LibrariesMissing if there are none."""
-    if _state.runtime is None:
-        if _state.ended or _state.why_not is not None:
-            raise LibrariesMissing(_state.why_not or "the interpreter is exiting")
-        try:
-            _state.runtime = Runtime(Libraries())
-        except (LibrariesMissing, AttributeError) as error:
-            _state.why_not = str(error)
-            raise LibrariesMissing(_state.why_not) from error
+    runtime = _state.runtime
+    if runtime is None:
+        with _loading:
+            runtime = _state.runtime or _load()
     if _state.forked:
         raise RuntimeError(_FORKED)
-    return _state.runtime
+    return runtime
+
+
+def _load() -> Runtime:
+    if _state.ended or _state.why_not is not None:
+        raise LibrariesMissing(_state.why_not or "the interpreter is exiting")
+    try:
+        _state.runtime = runtime = Runtime(Libraries())
+    except (LibrariesMissing, AttributeError) as error:
+        _state.why_not = str(error)
+        raise LibrariesMissing(_state.why_not) from error
+    return runtime
 
 
 def why_unavailable() -> str | None:
