@@ -1,5 +1,7 @@
 """Kernels made of rows: plans, executors that are used again, and their cost."""
 
+import sys
+import threading
 import timeit
 from typing import Any, NamedTuple
 
@@ -224,6 +226,32 @@ def test_old_executors_make_room(npu: Any, monkeypatch: pytest.MonkeyPatch) -> N
             for _ in range(3):
                 assert to_host(add(Holder(np.ones(n)), 1, 1)).tolist() == [2] * n
         assert npu.counts().get("executor", 0) <= 4  # CANN gives none away for a call that it has seen
+
+
+def test_threads_make_room_together(npu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_module, "EXECUTORS", 4)
+    monkeypatch.setattr(kernel_module, "PLANS", 6)
+    add, wrong = add_kernel().call, []
+
+    def work() -> None:
+        try:
+            for n in list(range(1, 40)) * 2:
+                made = to_host(add(Holder(np.ones(n)), 1, 1)).tolist()
+                if made != [2] * n:
+                    wrong.append(made)
+        except Exception as error:  # told by the thread that waits
+            wrong.append(error)
+
+    threads, interval = [threading.Thread(target=work) for _ in range(6)], sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not wrong
 
 
 def test_ever_new_numbers_keep_nothing(npu: Any) -> None:

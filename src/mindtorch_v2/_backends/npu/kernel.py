@@ -268,7 +268,7 @@ class RowKernel:
             "    addresses = [addresses[i] for i in plan.order]",
             "failed = executor.run(addresses, pool, stream)",
             "if failed is not None:",
-            f"    return recover(plan, ({names},), failed)",
+            f"    return recover(plan, executor, ({names},), failed)",
             f"return {', '.join(f'wrap(out{i})' for i in range(len(self.results))) or None}",
         ]
         source = f"def kernel({names}):\n" + "".join(f"    {line}\n" for line in inner)
@@ -287,19 +287,18 @@ class RowKernel:
         values.update(zip(self.results, outs, strict=True))
         return [slot.value(values) for slot in row.slots]
 
-    def _recovered(self, plan: Plan, args: Sequence[Any], failed: tuple[str, int]) -> Any:
+    def _recovered(self, plan: Plan, kept: Repeatable | Prepared, args: Sequence[Any], failed: tuple[str, int]) -> Any:
         """The result of a call whose executor another thread has dropped; raises what else went wrong."""
-        if failed is not GONE:
-            raise self._failed(plan, args, failed)
         plan.repeatable = None
+        if failed is not GONE:
+            raise self._failed(plan, kept, args, failed)
         return self._run_once(plan, args)
 
-    def _failed(self, plan: Plan, args: Sequence[Any], failed: tuple[str, int]) -> NpuError:
-        repeatable, plan.repeatable = plan.repeatable, None
-        assert repeatable is not None
+    def _failed(self, plan: Plan, kept: Repeatable | Prepared, args: Sequence[Any],
+                failed: tuple[str, int]) -> NpuError:  # fmt: skip
         doing = described(plan.row.symbol, self._values(plan.row, args, self._results(plan)), self.name)
-        error = repeatable.runtime.error(*failed, doing)
-        repeatable.destroy()  # nobody knows what state it is in
+        error = kept.runtime.error(*failed, doing)
+        kept.destroy()  # nobody knows what state it is in
         return error
 
     def _run_once(self, plan: Plan, args: Sequence[Any]) -> Any:
@@ -329,18 +328,19 @@ class RowKernel:
             plan.repeats = False
             run(plan.row.symbol, arguments, self.name)
             return
-        plan.repeatable = kept
-        _kept.append(kept)
-        if len(_kept) > EXECUTORS:
-            _kept.popleft().destroy()
         addresses = [array.storage.address for _, array in arrays_of(kept.operator.parameters, arguments)]
         failed = kept.run(addresses, plan.pool, current.handles[plan.device])
         if failed is not None and failed[0].endswith(PHASE_ONE) and failed[1] == INNER_STEP_FAILED:
-            plan.repeats, plan.repeatable = False, None  # a strided input that has to be packed for each call
+            plan.repeats = False  # a strided input that has to be packed for each call
             kept.destroy()
             run(plan.row.symbol, arguments, self.name)
-        elif failed is not None:
-            raise self._failed(plan, args, failed)
+            return
+        if failed is not None:
+            raise self._failed(plan, kept, args, failed)
+        plan.repeatable = kept  # known to other threads from now on, which may drop it
+        _kept.append(kept)
+        if len(_kept) > EXECUTORS:
+            _kept.popleft().destroy()
 
     def _to_keep(self, plan: Plan, arguments: Sequence[Any]) -> Repeatable | Prepared | None:
         """An executor for this geometry, what else can be kept, or None if nothing can."""
@@ -414,17 +414,19 @@ class RowKernel:
             plan.order = [given.index(name) for name in wanted]  # type: ignore[arg-type]
 
     def _make_room(self) -> None:
-        """Drops the plans of calls that did not come again, or all."""
-        for key in [key for key, plan in self.plans.items() if plan.repeatable is None]:
-            del self.plans[key]
+        """Drops the plans of calls that did not come again, or all. Other threads may add some meanwhile."""
+        for key, plan in list(self.plans.items()):
+            if plan.repeatable is None:
+                self.plans.pop(key, None)
         if len(self.plans) > PLANS // 2 or len(self.variants) > PLANS:
             self.forget()
 
     def forget(self) -> None:
         """Drops all plans and their executors."""
-        for plan in self.plans.values():
-            if plan.repeatable is not None:
-                plan.repeatable.destroy()
+        for plan in list(self.plans.values()):
+            kept = plan.repeatable
+            if kept is not None:
+                kept.destroy()
         self.plans.clear()
         self.variants.clear()
 
