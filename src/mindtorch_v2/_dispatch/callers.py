@@ -247,9 +247,8 @@ def _masking(operator: Operator, constants: Sequence[str] = ()) -> list[str]:
     recorder = operator.recorder
     if recorder is None:
         return _KEYS_MASKED
-    given = [f"{name} = __default_{name}__" for name in constants]
     return ["if unusual.threads:", "    _masks = modes.masks",
-            *("    " + line for line in recorder.lines(given)),
+            *("    " + line for line in recorder.lines(constants)),
             "    include, allow = _masks", "    keys = (keys | include) & allow"]
 
 

@@ -1,5 +1,6 @@
 """Recording: the kernels that write calls down in the place of computing them, and the block in which they do."""
 
+import re
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -30,7 +31,7 @@ from .._ops._declare.rules import shares_storage
 from .cache import plan_of
 from .plan import Plan
 from .recipes import CUT, REAL, Recipe, guard_of, recipe_for, twins_of
-from .trace import ABSENT, Known, Node, Place, Slots, Trace, layout_of, nothing, place_of_caller, told
+from .trace import ABSENT, NOTED, Known, Node, Place, Slots, Trace, layout_of, nothing, place_of_caller, told
 
 _new = object.__new__
 _RECORDED = CPU_MASK | CUDA_MASK  # the devices whose calls are recorded
@@ -234,8 +235,9 @@ if _node.kernel is _recipes{defaults}:
     except AttributeError: _same = False  # a number, where a tensor was
     if _same{unless}:
         _trace.node = _node
-        if _node.free:{numbers}
-            if _node.free > 1: _trace.lines[_node] = _place()
+        _free = _node.free
+        if _free:{numbers}
+            if _free >= NOTED: _trace.lines[_node] = _place()
         {result}
 """
 _MADE = """
@@ -244,21 +246,18 @@ _made._array = _array = _node.array
 _array.holder = _ref(_made){device}
 """
 # What a public function begins with once its operator is recorded often: the call is known before it is dispatched.
-# Tensors that nothing is derived for are kept for a while, since most are let go by then: a weak reference of each
-# would take longer. (Not in backward passes, which look who holds their tensors.)
+# Tensors that nothing is derived for are those of the last recording, if nobody held them (Lent in trace.py). (Not in
+# backward passes, which look who holds their tensors.)
 _AHEAD = """
 if (_masks is _RECORDED or _masks is _UNDERIVED) and keys == CPU:
     _trace = _state.trace
     if _trace is not None:
         {quick}
 """
-_KEPT = """
-_made = _new(Tensor)
-_made._array = _array = _node.array
+_LENT = """
 if _masks is _RECORDED:
-    _trace.made.append(_made)
-    if not _node.count & 511: _trace.sweep()
-else: _array.holder = _ref(_made)
+    _made = _node.tensor
+    return _trace.lend(_node) if _made is None else _made
 """
 _END = """
 try: _recipe = _recipes[{key}]
@@ -297,7 +296,7 @@ def kernel_of(operator: Operator, below: Callable, mask: int) -> Callable:
     scope: dict[str, Any] = {
         "_state": _state, "_own_trace": _own_trace, "Deferred": Deferred, "Tensor": Tensor, "_new": _new,
         "_ref": weakref.ref, "NUMBERS": NUMBERS, "REAL": REAL, "_zero": _signed_zero, "LONGEST": _LONGEST,
-        "NONE": ABSENT.array, "_place": place_of_caller, "__opname__": f"{operator.name} recorded",
+        "NONE": ABSENT.array, "NOTED": NOTED, "_place": place_of_caller, "__opname__": f"{operator.name} recorded",
     }  # fmt: skip
     recipes = Known()
     plans.append(recipes)
@@ -323,9 +322,13 @@ class Recorder:
         own = {"_RECORDED": PIPELINE_MASKS, "_UNDERIVED": UNRECORDED_PIPELINE_MASKS, "CPU": CPU_MASK}
         self.scope = own | {name: value for name, value in scope.items() if not name.startswith("__")}
 
-    def lines(self, before: Sequence[str]) -> list[str]:
-        """After lines that name what the call leaves out."""
-        return [*before, *self._ahead.strip().splitlines()]
+    def lines(self, constants: Sequence[str]) -> list[str]:
+        """Those of a function that leaves some arguments out, which have their defaults then."""
+        text = self._ahead.strip()
+        for name in constants:
+            text = text.replace(_is_default(name), "")
+        named = [name for name in constants if re.search(rf"\b{name}\b", text)]
+        return [*(f"{name} = __default_{name}__" for name in named), *text.splitlines()]
 
     def install(self) -> None:
         """Makes the operator's public functions anew."""
@@ -381,10 +384,8 @@ def _source(operator: Operator, backend: int) -> tuple[str, str]:
                 otherwise.append("el")
             known, test = f"_node.a{len(given)}.array", ""
             if a.type == "Tensor|Scalar" and free:
-                test, known = f"(_known := {known}) is {name}.__class__ or ", "_known"
-                numbers.append(
-                    f"\n            if _node.a{len(given)}.array is {name}.__class__: _trace.numbers.append({name})"
-                )
+                test, known = f"(_known := {known}) is type({name}) or ", "_known"
+                numbers.append(f"\n            if _free & {1 << len(given)}: _trace.numbers.append({name})")
             as_before.append(f"({test}{array} is {known})")
             given.append(found)
             if otherwise:
@@ -399,7 +400,7 @@ def _source(operator: Operator, backend: int) -> tuple[str, str]:
                       f"    _free.append({name})", f"else: _key_{at} = {number}"]  # fmt: skip
             keys.append(f"_key_{at}")
             plain.append(f"{name} is _default_{name}")
-            defaults.append(f" and {plain[-1]}")
+            defaults.append(_is_default(name))
         else:
             keys.append(key_part(a))
             rest.append(key_part(a))
@@ -422,8 +423,8 @@ def _source(operator: Operator, backend: int) -> tuple[str, str]:
             result = f"return _several(_node.made, ({names},))"
         parts = {"as_before": " and ".join(as_before), "defaults": "".join(defaults), "numbers": "".join(numbers)}
         quick += _QUICK.format(unless=unless, result=_indented(result, 8), **parts)
-        kept = f"{_KEPT.strip()}\nreturn _made" if ending == "one" else result
-        caller = _QUICK.format(unless=unless, result=_indented(kept, 8), **parts).strip()
+        ready = f"{_LENT.strip()}\n{result}" if ending == "one" else result
+        caller = _QUICK.format(unless=unless, result=_indented(ready, 8), **parts).strip()
         ahead = _AHEAD.format(quick=_indented(caller, 8))
         learn = f"_trace.learn(_node, _recipes, ({''.join(f'{g}, ' for g in given)}), ({others}))"
         if plain:
@@ -438,6 +439,11 @@ def _source(operator: Operator, backend: int) -> tuple[str, str]:
     )
     body = "\n".join("    " + line for line in (*quick.strip().splitlines(), *lines, *end.strip().splitlines()))
     return f"def {schema.base_name}({names}):\n{body}\n", ahead
+
+
+def _is_default(name: str) -> str:
+    """What a call that is known has to be, too, where an argument that a run is given has its default."""
+    return f" and {name} is _default_{name}"
 
 
 def _indented(text: str, by: int) -> str:

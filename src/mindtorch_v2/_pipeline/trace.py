@@ -1,16 +1,19 @@
 """A trace: what was recorded between two flushes, by numbers."""
 
+import gc
 import math
 import re
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .._core.deferred import Deferred
 from .._core.device import device
+from .._core.tensor import Tensor
+from .._core.tensor_base import fields_of
 from .._dispatch.registry import Operator
 
 if TYPE_CHECKING:
@@ -81,9 +84,10 @@ class Place:
     one recording after the other as long as nobody holds it. Views lie `offset` bytes into the memory of value `root`.
     """
 
-    __slots__ = ("array", "layout", "number", "offset", "root")
+    __slots__ = ("array", "layout", "number", "offset", "root", "tensor")
 
     array: Any
+    tensor: Any  # that of a call which nobody held at a flush: it is given to the next recording again
     layout: Any
     number: int
     root: int | None
@@ -91,6 +95,7 @@ class Place:
 
     def renew(self, trace: "Trace") -> None:
         """Takes another `Deferred`, since this one is held, or tells what happened."""
+        self.tensor = None
         made = self.array = _new(Deferred)
         layout = made.layout = self.layout
         made.shape, made.strides, made.dtype = layout.shape, layout.strides, layout.dtype
@@ -103,13 +108,13 @@ class Node(Place):
 
     Recordings that begin alike share nodes, so that a node stands for all up to it. `after` are the nodes that followed
     it, `likely` the last of them: a call that is as that one was takes it without a search. For this a node has
-    `kernel`, which tells operators apart, `a0` ... for tensors and numbers and `rest` for other arguments (`free`: 1
-    if some are numbers, 2 if its line in the program is noted). A node with one result is its place; `made` are those
-    of all.
+    `kernel`, which tells operators apart, `a0` ... for tensors and numbers and `rest` for other arguments (`free`: a
+    bit for each that is a number, and `NOTED` if its line in the program is noted). A node with one result is its
+    place; `made` are those of all.
     """
 
-    __slots__ = ("a0", "a1", "a2", "a3", "after", "count", "free", "kernel", "known", "likely", "made", "operands",
-                 "parent", "plans", "recipe", "rest")  # fmt: skip
+    __slots__ = ("a0", "a1", "a2", "a3", "after", "count", "free", "kernel", "known", "lends", "likely", "made",
+                 "operands", "parent", "plans", "recipe", "rest")  # fmt: skip
 
     likely: "Node"
     a0: Place
@@ -123,7 +128,8 @@ class Node(Place):
         self.made: tuple[Place | None, ...] = ()
         self.known: tuple[list[Node], list[Place]] | None = None
         self.kernel: Any = None
-        self.array = None
+        self.array = self.tensor = None
+        self.lends = True
         self.likely = NOTHING
 
     def path(self) -> tuple[list["Node"], list[Place]]:
@@ -147,6 +153,7 @@ NUMBER_PLACES = {int: Place(), float: Place()}  # numbers that a run is given an
 for _kind, _place in NUMBER_PLACES.items():
     _place.array = _kind
 
+NOTED = 16
 _MOST_NODES = 1 << 14
 _OFTEN = 64  # calls of an operator at different places, after which its public functions know how to record it
 _traces: "weakref.WeakSet[Trace]" = weakref.WeakSet()
@@ -155,16 +162,18 @@ _traces: "weakref.WeakSet[Trace]" = weakref.WeakSet()
 class Trace:
     """See the package. `node` stands for what was recorded since the last flush."""
 
-    __slots__ = ("__weakref__", "_last", "_places", "draws", "flush", "inputs", "known", "lines", "live", "made",
-                 "node", "nodes", "numbers", "outputs", "plan", "quick", "root", "saves", "searched", "shared",
-                 "survivors", "swept", "touched", "written")  # fmt: skip
+    __slots__ = ("__weakref__", "_last", "_places", "draws", "flush", "inputs", "known", "lent", "lines", "live",
+                 "node", "nodes", "numbers", "outputs", "plan", "quick", "root", "saves", "shared", "touched",
+                 "written")  # fmt: skip
 
     live: "Trace"
+    lent: "Lent | None"  # what was lent to the last recording that was run, unless that has changed since
 
     def __init__(self) -> None:
         self.flush: Any = nothing
         self.quick: bool | None = True  # recipes that say the same are recorded without further ado
         self.root, self.nodes = Node(None, None, (), 0), 0
+        self.lent = None
         _traces.add(self)
         self._begin()
 
@@ -174,9 +183,6 @@ class Trace:
         self.node = self._last = self.root
         self._places: list[Place] = []  # of the values up to `_last`
         self.numbers: list[Any] = []
-        self.made: list[Any] = []  # tensors that callers made ahead of the recording kernel, the last ones of them,
-        self.swept, self.survivors = 0, list[int]()  # how many there were before, and which of these were held
-        self.searched: list[Node] = []  # calls that were not the likely ones
         self.saves = False  # whether an array is kept for a backward pass
         self.known: dict[int, tuple[int, Layout]] = {}  # number and layout of an input by the id of its array
         self.inputs: dict[int, Any] = {}
@@ -233,7 +239,6 @@ class Trace:
                     node.count += 1
                 made.append(place)
             node.made = tuple(made)
-        self.searched.append(node)
         parent.likely = self.node = node
         return node
 
@@ -243,7 +248,8 @@ class Trace:
         kernel.learned += 1
         if kernel.learned == _OFTEN and kernel.recorder is not None:
             kernel.recorder.install()
-        node.free = 2 if node.recipe.fails else int(any(value.__class__ is type for value in given))
+        node.free = sum([1 << at for at, value in enumerate(given) if value.__class__ is type])
+        node.free |= NOTED if node.recipe.fails else 0
         places = self._places_up_to(node)
         for name, value in zip(("a0", "a1", "a2", "a3"), given):
             place = ABSENT if value is None else NUMBER_PLACES.get(value) or places[value]
@@ -282,37 +288,33 @@ class Trace:
             place = places[number]
             if number not in self.inputs:
                 place.array.trace, place.array.error = self, error
+                if place.tensor is not None:
+                    self.live.lent = None
                 place.renew(self.live)
 
     def find_outputs(self) -> tuple[int, ...]:
         """Notes the values that somebody holds now."""
-        self.sweep()
-        places = self.node.path()[1]
-        asked = self._holdable(places)
-        held = [number for at in _held([place.array for place in asked], _UNHELD)
-                if (number := asked[at].number) not in self.inputs]  # fmt: skip
+        nodes, places = self.node.path()
+        lent = self.live.lent
+        if lent is None or lent.node is not self.node:
+            lent = self.live.lent = Lent(self.node, nodes)
+        back, kept = lent.returned(bool(self.touched or self.saves)), lent.others
+        if back:
+            self.live.lent = None
+        held = back + [kept[at].number for at in _others(_UNHELD, sys.getrefcount, [p.array for p in kept])]
         memories = {places[number].array.memory for number in held}.difference(self.inputs)
         self.outputs = tuple(sorted({*held, *memories}))
         return self.outputs
 
-    def _holdable(self, places: list[Place]) -> list[Place]:
-        """Of the places of all values, those that somebody may hold."""
-        own = [place.number for node in self.searched for place in node.made if place is not None]
-        if self.touched or self.saves or self.swept + len(own) < self.node.count - len(self.inputs):
-            return places
-        read = [number for node in self.searched for number in node.operands]  # and may be kept for a backward pass
-        return [places[number] for number in {*self.survivors, *own, *read} if number is not None]
-
-    def sweep(self) -> None:
-        """Lets tensors go that nobody else holds, and notes the others."""
-        made = self.made
-        self.swept += len(made)
-        for at in _held(made, _UNHELD_MADE):
-            array = made[at]._array
-            if array.__class__ is Deferred:
-                array.holder = weakref.ref(made[at])
-                self.survivors.append(array.number)
-        made.clear()
+    def lend(self, node: Node) -> Tensor:
+        """The tensor of a call that is known ahead of the recording kernel, where its node has none to lend."""
+        made = _new(Tensor)
+        made._array = node.array
+        if node.lends:
+            node.tensor, self.lent = made, None
+        else:
+            node.array.holder = weakref.ref(made)
+        return made
 
     # looking ---------------------------------------------------------------------------------------------------------
 
@@ -394,7 +396,7 @@ class Trace:
         return made
 
 
-_TAKEN = [name for name in Trace.__slots__ if name not in ("__weakref__", "live")]
+_TAKEN = [name for name in Trace.__slots__ if name not in ("__weakref__", "lent", "live")]
 
 
 class _Input:
@@ -424,25 +426,65 @@ def nobody() -> None:
     """The holder of a value that no tensor was made for."""
 
 
-def _held(objects: list[Any], unheld: Any) -> list[int]:
-    """The places in a list of what others hold, too."""
+class Lent:
+    """The tensors that the nodes up to one have lent, and the places of results without.
+
+    A tensor that nobody else holds after a recording, and that is as it was made, serves the next one, since making
+    one takes as long as all else that recording a call does.
+    """
+
+    def __init__(self, node: Node, nodes: list[Node]) -> None:
+        self.node = node
+        self.lending = [node for node in nodes if node.tensor is not None]
+        self.tensors = [node.tensor for node in self.lending]
+        self.fields = [fields_of(tensor) for tensor in self.tensors]
+        self.arrays = [node.array for node in self.lending]
+        calls = [node for node in nodes if node.recipe is not None and node.tensor is None]
+        self.others = [place for node in calls for place in node.made if place is not None]
+        read = {number for node in calls for number in node.operands}  # by what may keep the array alone
+        self.read = [at for at, node in enumerate(self.lending) if node.number in read]
+
+    def returned(self, shown: bool) -> list[int]:
+        """The numbers of the values that others hold; what they were lent is theirs from now on.
+
+        `shown` says whether others than the tensors may hold any of the arrays.
+        """
+        kept = _others(_UNHELD, sys.getrefcount, self.tensors)
+        found = {*kept, *_others(_NONE, weakref.getweakrefcount, self.tensors)}
+        if gc.get_referents(*self.fields) != self.arrays:  # which is all that they have
+            found.update([at for at, own in enumerate(self.fields) if own != {"_array": self.arrays[at]}])
+        asked = range(len(self.arrays)) if shown else self.read
+        found.update([asked[at] for at in _others(_SHOWN, sys.getrefcount, [self.arrays[at] for at in asked])])
+        for at in kept:
+            self.arrays[at].holder = weakref.ref(self.tensors[at])
+        for at in found:
+            self.lending[at].tensor, self.lending[at].lends = None, False
+        return [self.lending[at].number for at in found]
+
+
+def _others(usual: Any, count: Callable[[Any], int], objects: list[Any]) -> list[int]:
+    """The places in a list of what has not the usual count."""
     try:
-        counts = bytes(map(sys.getrefcount, objects))  # and a search, as the quickest way through thousands
-    except ValueError:  # one is held very often
-        counts = bytes([min(count, 255) for count in map(sys.getrefcount, objects)])
-    return [found.start() for found in unheld(counts)]
+        found = usual(bytes(map(count, objects)))  # and a search, as the quickest way through thousands
+    except ValueError:  # one is very large
+        found = usual(bytes([min(one, 255) for one in map(count, objects)]))
+    return [one.start() for one in found]
 
 
-def _count_of_unheld(places: int) -> Any:
-    """What finds counts of references other than those of a number of places, a list and the count."""
-    held = [object()]
-    others = [held[0] for _ in range(places)]
-    count = next(map(sys.getrefcount, held))
-    assert len(others) == places
+def _other_than(count: int) -> Any:
+    """What finds other counts."""
     return re.compile(b"[^%s]" % re.escape(bytes([count])), re.DOTALL).finditer
 
 
-_UNHELD, _UNHELD_MADE = _count_of_unheld(1), _count_of_unheld(0)
+def _references(places: int) -> int:
+    """To an object that is in a list, and in a number of places besides, while it is counted."""
+    listed = [object()]
+    others = [listed[0] for _ in range(places)]
+    assert len(others) == places
+    return next(map(sys.getrefcount, listed))
+
+
+_UNHELD, _SHOWN, _NONE = _other_than(_references(1)), _other_than(_references(3)), _other_than(0)
 
 
 class Slots(NamedTuple):

@@ -594,3 +594,40 @@ def test_results_of_operators_that_are_recorded_often_are_told_apart_from_those_
         wanted[-1].sum().backward()
         torch.testing.assert_close(others.grad, weight.grad)
         assert made[-2].untyped_storage().data_ptr() == made[-3].untyped_storage().data_ptr()
+
+
+def test_tensors_that_one_recording_has_from_the_last_are_as_new() -> None:
+    """What was written on them, and who watches them, stays with those who had them."""
+    x, watched, seen = torch.arange(4.0), [], []
+
+    def program(turn: int) -> torch.Tensor:
+        made = x
+        for at in range(80):
+            made = made * 0.5 + x
+            if at == 70 and turn == 3:
+                made.mark = turn
+            if at == 71 and turn == 3:
+                watched.append(weakref.ref(made))
+            if at == 72 and turn == 3:
+                seen.append(made.requires_grad_())
+                made = made.detach()
+            if at == 73 and turn == 3:
+                made.add_(0)
+            if at == 74 and turn == 3:
+                made.data = made * 1
+            assert turn == 3 or not hasattr(made, "mark")
+            assert turn == 3 or made._version == 0 and not made.requires_grad
+        return made
+
+    wanted = program(0)
+    made, names = [], set()
+    for turn in range(8):
+        with torch.pipeline() as pipe:
+            made.append(program(turn))
+            names = {id(tensor) for tensor in made}
+        assert pipe.history[-1][0].outputs
+    assert len(names) == 8
+    assert watched[0]() is None
+    assert seen[0].requires_grad
+    for one in made:
+        torch.testing.assert_close(one, wanted)
