@@ -39,6 +39,11 @@ _MODULES = ("_autograd", "_functions", "_functorch", "_profiler")
 _HOMES = {"_nn": "nn.functional", "_fft": "fft",
           "_linalg": "linalg", "_special": "special"}
 
+# What the library was built with: the module of torch.backends that knows, or the answer.
+_BUILT_WITH = {"_has_cuda": "cuda", "_has_cudnn": "cudnn", "_has_cusparselt": "cusparselt", "_has_kleidiai": "kleidiai",
+               "_has_mkldnn": "mkldnn", "_has_mps": "mps", "has_mkl": "mkl", "has_openmp": "openmp",
+               "has_lapack": True, "has_spectral": True,
+               "_has_eigen_sparse": False, "_has_magma": False, "_has_mkldnn_acl": False, "_has_xpu": False}
 
 _OF_DISPATCHER = frozenset("""
     _any_output_is_alias_to_input_or_output _any_requires_grad _dispatch_dump _dispatch_find_schema_or_throw
@@ -80,6 +85,8 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module("mindtorch_v2.library"), name)
     if name in _OF_DISPATCHER:
         return getattr(importlib.import_module("mindtorch_v2._C._dispatcher"), name)
+    if name in _BUILT_WITH:
+        return _was_built_with(_BUILT_WITH[name])
     if name == "Tag":
         return importlib.import_module("mindtorch_v2").Tag
     if name in ("_current_autograd_node", "_current_graph_task_id", "_will_engine_execute_node"):
@@ -93,6 +100,13 @@ def __getattr__(name: str) -> Any:
     if name == "_VariableFunctions":
         return importlib.import_module("mindtorch_v2")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+def _was_built_with(backend: str | bool) -> bool:
+    if isinstance(backend, bool):
+        return backend
+    module = importlib.import_module(f"mindtorch_v2.backends.{backend}")
+    return module.is_built() if hasattr(module, "is_built") else module.is_available()
 
 
 def _get_all_dtypes() -> list[Any]:

@@ -101,13 +101,13 @@ class Argument:
         return None if self.default is _MISSING else self.default
 
     def __str__(self) -> str:
-        wrappers = list(self.type.wrappers)
-        alias = "" if self.alias_info is None else str(self.alias_info)
-        text = self.type.base + (alias if wrappers or not alias else "")
-        for i, wrapper in enumerate(wrappers):
-            size = self.N if wrapper == "[]" and self.N is not None and i == wrappers.index("[]") else ""
-            text += f"[{size}]" if wrapper == "[]" else wrapper
-        text += alias if not wrappers else ""
+        text = self.type.base + "".join(self.type.wrappers)
+        if self.alias_info is not None:  # it follows the tensor, or the list
+            is_list = "[]" in text and not self.alias_info.of_elements
+            end = text.index("[]") + 2 if is_list else len(self.type.base)
+            text = f"{text[:end]}{self.alias_info}{text[end:]}"
+        if self.N is not None:
+            text = text.replace("[]", f"[{self.N}]", 1)
         text += f" {self.name}" if self.name else ""
         return text if self.default is _MISSING else f"{text}={_shown(self.default)}"
 
@@ -220,6 +220,7 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self.text, self.at, self.token, self.begin = text, 0, "", 0
+        self.unnamed = 0  # so many arguments and results have memory without a name
         self.advance()
 
     def advance(self) -> str:
@@ -330,10 +331,13 @@ class _Parser:
         if self.token not in _TYPES:
             self.fail(f"{_UNKNOWN}:" if self.kind() == "'ident'" else f"expected ident but found {self.kind()} here:")
         base, wrappers, size, alias = self.advance(), [], None, None
-        while self.token in ("[", "?", "("):
+        while self.token in ("[", "?", "(") or self.token == "!" and wrappers[-1:] != ["?"]:
             opening = self.advance()
             if opening == "?":
                 wrappers.append("?")
+            elif opening == "!":  # memory of its own, written to
+                alias = AliasInfo((f"${self.unnamed}",), (), is_write=True)
+                self.unnamed += 1
             elif opening == "[":
                 size = int(self.advance()) if self.token != "]" else size
                 self.expect("]")

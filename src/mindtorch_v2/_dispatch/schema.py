@@ -252,9 +252,9 @@ _SCHEMA = re.compile(
     r"\s*(?:(?P<ns>\w+)::)?(?P<name>\w+)(?:\.(?P<overload>\w+))?\s*\((?P<args>.*)\)\s*->\s*(?P<ret>.+?)\s*", re.S
 )
 _ARGUMENT = re.compile(
-    r"(?P<type>Tensor\|Scalar|[A-Za-z]\w*)(?:\((?P<alias>[a-z*][a-z0-9*]*!?(?:\s*->\s*[a-z*!]+)?)\))?(?P<opt1>\?)?"
-    r"(?P<list>\[(?P<size>\d*)\])?(?P<opt2>\?)?\s+(?P<name>\w+)\s*(?:=\s*(?P<default>.+))?", re.S)
-_RETURN = re.compile(r"(?P<type>\w+)(?:\((?P<alias>[^)]*)\))?(?P<list>\[\])?\??(?:\s+(?P<name>\w+))?")
+    r"(?P<type>Tensor\|Scalar|[A-Za-z]\w*)(?:\((?P<alias>[a-z*][a-z0-9*]*!?(?:\s*->\s*[a-z*!]+)?)\))?!?(?P<opt1>\?)?"
+    r"(?P<list>\[(?P<size>\d*)\])?!?(?P<opt2>\?)?\s+(?P<name>\w+)\s*(?:=\s*(?P<default>.+))?", re.S)
+_RETURN = re.compile(r"(?P<type>\w+)(?:\((?P<alias>[^)]*)\))?!?(?P<list>\[\])?\??(?:\s+(?P<name>\w+))?")
 _ALIASES = {"SymInt": "int"}
 _WORDS = {"contiguous_format": contiguous_format, "preserve_format": preserve_format}
 
@@ -375,7 +375,7 @@ class Schema:
                 raise ValueError(f"{m['name']!r} without a default follows one with a default in {self.text}")
             arguments.append(Argument(
                 m["name"], type_name, bool(m["opt2"]) or (bool(m["opt1"]) and not m["list"]), m["list"] is not None,
-                int(m["size"]) if m["size"] else None, bool(m["alias"] and "!" in m["alias"]), keyword_only, default,
+                int(m["size"]) if m["size"] else None, "!" in part[: m.start("name")], keyword_only, default,
                 bool(m["opt1"] and m["list"]), self.base_name not in _INT_OR_LIST,
                 m["type"] == "SymInt" or m["name"] in _SIZES))
         return tuple(arguments)

@@ -347,6 +347,27 @@ def test_parse_schema() -> None:
             torch._C.parse_schema(bad)
 
 
+def test_arguments_with_memory_of_their_own_are_written() -> None:
+    schema = torch._C.parse_schema("f(Tensor A, Tensor! out, Tensor[]! many, Tensor!? more=None) -> Tensor!")
+    shown = "f(Tensor A, Tensor($0! -> ) out, Tensor[]($1! -> ) many, Tensor($2! -> )? more=None) -> Tensor($3! -> )"
+    assert str(schema) == shown
+    assert [a.is_write for a in schema.arguments] == [False, True, True, True]
+    with pytest.raises(RuntimeError, match="expected ident but found '!' here"):
+        torch._C.parse_schema("f(Tensor?! a) -> ()")
+    with torch.library._scoped_library("unnamed", "DEF") as library:
+        library.define("copy(Tensor A, Tensor! out) -> ()")
+        library.impl("copy", lambda A, out: [out.copy_(A)].clear(), "CPU")
+        out = torch.zeros(2)
+        torch.ops.unnamed.copy(torch.ones(2), out=out)
+        assert out.tolist() == [1, 1] and out._version == 1
+
+
+def test_what_the_library_was_built_with() -> None:
+    assert torch._C.has_lapack and torch._C.has_spectral and not torch._C._has_xpu
+    assert torch._C._has_cuda is torch.backends.cuda.is_built()
+    assert torch._C._has_mkldnn is torch.backends.mkldnn.is_available()
+
+
 def test_schemas_that_take_anothers_place() -> None:
     parse = torch._C.parse_schema
     old = parse("f(Tensor self, *, int a) -> Tensor")
