@@ -1,5 +1,6 @@
 """Plans: a call with layouts that were seen before does the same as the first one did, and changes as it would have."""
 
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from tests.mindtorch_v2.operator_cases import Call, arguments, bases, draws, each, good_calls, leaves, sampled
 
 import mindtorch_v2 as torch
+from mindtorch_v2._backends.interface import backend_of
 from mindtorch_v2._core.planning import Unplannable, forget_plans
 from mindtorch_v2._dispatch.keys import CPU_MASK
 from mindtorch_v2._dispatch.registry import registry
@@ -257,3 +259,81 @@ def test_an_argument_that_may_not_need_grad_is_asked_each_time() -> None:
             loss(scores, classes, weight=kept)
         with torch.no_grad():
             loss(scores, classes, weight=kept)
+
+
+# looking plans up by compiled code -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lookups() -> Any:
+    """The compiled functions, loaded."""
+    found = backend_of("cpu").lookups
+    if found is None:
+        pytest.skip("there is no compiler")
+    loaded = threading.Event()
+    found.when_loaded(loaded.set)
+    assert loaded.wait(60)
+    return found
+
+
+def test_keys_tell_apart_what_plans_depend_on(lookups: Any) -> None:
+    x = torch.zeros(2, 3)
+    told = [(x, 1), (x, True), (x, 1.0), (x, 1 + 0j), (x, "1"), (x, None), (x, (1,)), (x, ((1,),)), (x, 1, 1), (x, ""),
+            (x, 0.0), (x, -0.0), (x, -1), (x, "long enough for two words"), (x, torch.float32), (x, torch.int64),
+            (x, torch.strided), (x, torch.contiguous_format), (x, x), ((x, x),), ((x,), x), (x.t(), 1), (x[:1], 1),
+            (x.double(), 1), (x.reshape(6), 1), (torch.zeros(3, 2).t(), 1), (torch.zeros(()), 1)]  # fmt: skip
+    keys = [lookups.key_of()(*args) for args in told]
+    assert None not in keys and len(set(keys)) == len(told)
+    again = (torch.ones(2, 3), "".join(("long enough ", "for two words")))
+    assert lookups.key_of()(*again) == lookups.key_of()(x, "long enough for two words")
+    assert lookups.key_of()([x, x]) == lookups.key_of()((x, x))
+    untold = [(2**64,), (torch.device("cpu"),), (x.to("meta"),), (object(),), ("\ud800",), ((1,) * 200,), (x.conj,)]
+    assert [lookups.key_of()(*args) for args in untold] == [None] * len(untold)
+
+
+def test_plans_are_found_for_calls_that_nothing_else_sees(lookups: Any) -> None:
+    x, plans = torch.zeros(2, 3), {}
+    plans[lookups.key_of()(x, 1)] = "plan"
+    everywhere, ahead = (lookups.finder(plans, unless_recorded=flag) for flag in (False, True))
+    base = torch.zeros(6)
+    view, recorded = base.view(2, 3), torch.zeros(2, 3, requires_grad=True)
+    assert [everywhere(t, 1) for t in (x, view, recorded)] == ["plan"] * 3
+    assert [ahead(t, 1) for t in (x, view, recorded)] == ["plan", "plan", None]
+    base.mul_(torch.ones(6, requires_grad=True))  # now the view has a history, too
+    assert ahead(view, 1) is None and everywhere(view, 1) == "plan"
+    assert ahead(x, 2) is None and ahead(x) is None
+
+
+def _often(function: Callable, *args: Any) -> Any:
+    for _ in range(3 * _CALLS):
+        made = function(*args)
+    return made
+
+
+def test_public_functions_ask_for_plans_first(lookups: Any) -> None:
+    x, index = torch.rand(4, 5), torch.zeros(4, 5, dtype=torch.int64)
+    _often(torch.gather, x, 1, index)
+    operator = registry.get("gather")
+    assert operator.finder is not None and operator.finder(x, 1, index, False) is not None
+    assert torch.gather(x, -1, index).equal(x[:, :1].expand(4, 5))  # another key
+    assert torch.gather(x.clone().requires_grad_(), 1, index).requires_grad
+    assert torch.gather(x.to("meta"), 1, index.to("meta")).device.type == "meta"
+    with pytest.raises(TypeError):
+        torch.gather(x, 1.0, index)
+    with pytest.raises(RuntimeError, match="out of bounds"):
+        torch.gather(x, 1, index + 9)
+
+    class Seen(torch.overrides.TorchFunctionMode):
+        calls = 0
+
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.calls += 1
+            return function(*args, **(kwargs or {}))
+
+    with Seen() as mode:
+        torch.gather(x, 1, index)
+    assert mode.calls == 1
+    with torch.library._scoped_library("aten", "IMPL") as library:
+        library.impl("gather", lambda self, dim, index, sparse_grad=False: self * 2, "CPU")
+        assert torch.gather(x, 1, index).equal(x * 2)
+    assert torch.gather(x, 1, index).equal(x[:, :1].expand(4, 5))

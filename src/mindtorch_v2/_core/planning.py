@@ -9,7 +9,7 @@ class Unplannable(Exception):
 
 
 planners: set[int] = set()  # the threads that are making a plan just now
-plans: list[dict[tuple, Any]] = []  # of all operators
+plans: list[dict[Any, Any]] = []  # of all operators
 changes = [0]  # how often attributes of modules, and hooks, were set: what is replayed without Python looks again then
 
 

@@ -205,6 +205,11 @@ def _quick_check(argument: Argument, strict: bool) -> list[str]:
     return [f"if {name} is MISSING: {leave}"] if argument.default is MISSING else []
 
 
+def _converts(argument: Argument) -> bool:
+    """Whether `_quick_check` makes something else of an argument."""
+    return argument.is_list or argument.type in ("float", "Device")
+
+
 def _key_lines(arguments: Sequence[Argument]) -> list[str]:
     """Lines that OR the tensors' keys into `keys`, in as few statements as can be."""
     plain = [a for a in arguments if a.type == "Tensor" and not a.optional and not a.is_list]
@@ -250,6 +255,18 @@ def _masking(operator: Operator, constants: Sequence[str] = ()) -> list[str]:
     return ["if unusual.threads:", "    _masks = modes.masks",
             *("    " + line for line in recorder.lines(constants)),
             "    include, allow = _masks", "    keys = (keys | include) & allow"]
+
+
+def _planned_or(operator: Operator) -> str:
+    return "" if operator.finder is None else "_plan or "
+
+
+def _unless_planned(operator: Operator, names: str, resolve: Sequence[str]) -> Sequence[str]:
+    """Lines that find the keys of a call, for which there is no plan."""
+    if operator.finder is None:
+        return resolve
+    return [f"_plan = None if unusual.threads else __find__({names})", "if _plan is None:",
+            *("    " + line for line in resolve)]
 
 
 def _holds_class(values: Sequence[Any]) -> bool:
@@ -303,16 +320,22 @@ def _caller_source(operator: Operator, name: str, takes_out: bool, is_method: bo
                  f"{varargs} = extra[0] if len(extra) == 1 and extra[0].__class__ is not int else extra"]
     else:
         body += [f"if extra or {leave}: return {slow}"]
-    checks = [*checks, *(line for a in schema.arguments if not a.is_tensor for line in _quick_check(a, strict))]
-    body += ["try:", *("    " + line for line in _key_lines(schema.arguments)), f"except AttributeError: return {slow}"]
-    body += checks
+    others = [a for a in schema.arguments if not a.is_tensor]
+    for a in others:
+        body += _quick_check(a, strict) * (operator.finder is not None and _converts(a))
+    keys = [f"    {line}" for line in _key_lines(schema.arguments)]
+    resolve = ["try:", *keys, f"except AttributeError: return {slow}", *checks]
+    for a in others:
+        resolve += _quick_check(a, strict) * (operator.finder is None or not _converts(a))
     requested = next((a.name for a in schema.arguments if a.type == "Device"), None)
     if requested:
-        body.append(f"keys = __device_keys__({requested}, keys)")
+        resolve.append(f"keys = __device_keys__({requested}, keys)")
     elif not any(a.is_tensor and not a.is_list for a in schema.arguments):
-        body.append("if not keys: keys = __device_keys__(None, 0)")
-    body += [*_masking(operator),
-             f"try: return (table.get(keys) or lookup(keys))({', '.join(schema.names)})",
+        resolve.append("if not keys: keys = __device_keys__(None, 0)")
+    resolve += _masking(operator)
+    names = ", ".join(schema.names)
+    body += [*_unless_planned(operator, names, resolve),
+             f"try: return ({_planned_or(operator)}table.get(keys) or lookup(keys))({names})",
              *_REFUSALS,
              "except (AttributeError, TypeError):",
              f"    if not __holds_class__(({''.join(f'{n}, ' for n in schema.names)})): raise",
@@ -450,6 +473,7 @@ def _with_defaults(operator: Operator, scope: dict[str, Any], source: Callable[[
 
     def build() -> str:
         scope.update({f"__default_{a.name}__": a.default for a in operator.schema.arguments})
+        scope["__find__"] = operator.finder
         if operator.recorder is not None:
             scope.update(operator.recorder.scope)
         return source()
@@ -482,10 +506,12 @@ def make_operator(operator: Operator, special: str, tensor_class: type, *, refle
                      "    else:\n")
         of_tensor = ("    try: keys = self._keys | other._keys\n"
                      "    except AttributeError: return __foreign__(self, other)\n")
+        of_keys = of_tensor if takes_only_tensors(operator) else of_number + textwrap.indent(of_tensor, "    ")
+        names = f"{first}, {second}{defaults}"
+        resolve = _unless_planned(operator, names, [*textwrap.dedent(of_keys).splitlines(), *masking()])
         return (f"def {special}(self, other):\n"
-                + (of_tensor if takes_only_tensors(operator) else of_number + textwrap.indent(of_tensor, "    "))
-                + "".join(f"    {line}\n" for line in masking()) +
-                f"    try: return (table.get(keys) or lookup(keys))({first}, {second}{defaults})\n"
+                + "".join(f"    {line}\n" for line in resolve) +
+                f"    try: return ({_planned_or(operator)}table.get(keys) or lookup(keys))({names})\n"
                 + "".join(f"    {line}\n" for line in _REFUSALS)
                 + "    except (AttributeError, TypeError):\n"
                   "        if not __holds_class__((other,)): raise\n"

@@ -14,7 +14,7 @@ from ..._dispatch.registry import Operator
 from ..interface import Backend, named_kernel, parameters_of
 from . import onednn_kernels, xp
 from .blocks import SERVED
-from .jit import machine
+from .jit import lookups, machine
 
 _new = object.__new__
 
@@ -24,6 +24,10 @@ class CpuBackend(Backend):
 
     type, xp, direct = "cpu", xp, True
     storage_class = UntypedStorage
+
+    @property
+    def lookups(self) -> Any:  # type: ignore[override]
+        return lookups if machine.available() else None
 
     def place(self, named: Any, args: Any) -> Any:
         return Tensor._device

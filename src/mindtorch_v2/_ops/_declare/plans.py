@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._backends.interface import backend_of
 from ..._core import planning
 from ..._core.device import CPU, META
 from ..._core.dtype import WIDER
@@ -122,6 +123,10 @@ def _plainness(argument: Argument) -> str:
     return f"({' or '.join([*_absent(argument), f'not {name}._keys & {~(CPU_MASK | VIEW_MASK)} and {base}'])})"
 
 
+def _no_plan(*args: Any) -> None:
+    """Stands in a kernel for functions that compiled code will do."""
+
+
 class Trivial(Unplannable):
     """There is nothing to plan: an argument comes back, and looking for a plan would take longer."""
 
@@ -131,6 +136,9 @@ class Planned:
 
     `general` is the lines of a function that are run where there is none, with the names in `scope`. Frames that they
     would not have without plans belong to this module, so that levels in the stack are counted without them.
+
+    Where there is a compiler, compiled code finds plans that were used before (`found`), in less time than a tuple of
+    shapes and strides takes. The operator's public functions ask it, too, once kernels have nothing to add (`ahead`).
     """
 
     def __init__(
@@ -139,9 +147,13 @@ class Planned:
         self.operator, self.make, self.calls, self.general, self.scope = operator, make, calls, general, scope
         self.plans: dict[tuple, Callable] = {}
         self.seen: dict[tuple, int] = {}  # how often there was a key without a plan
-        planning.plans += (self.plans, self.seen)
+        self.found: dict[bytes, Callable] = {}
+        self.ahead: dict[bytes, Callable] = {}
+        planning.plans += (self.plans, self.seen, self.found, self.ahead)
         self.failures = 0
-        self.kernels: list[Callable] = []
+        self.kernels: list[Any] = []
+        self.lookups = backend_of("cpu").lookups
+        self.waiting = self.lookups is not None
 
     def kernel(self, *, forwards: bool = False) -> Callable:
         """The kernel of a family that looks at arguments only; `forwards` if its general way is another function."""
@@ -164,12 +176,16 @@ class Planned:
     def _looking_up(self) -> list[str]:
         """Lines that return what a plan gives; their own names begin with an underscore, as no argument's does."""
         names = ", ".join(self.operator.schema.names)
+        compiled = [f"_plan = _found({names})", f"if _plan is not None: return _plan({names})"]
+        learning = f"if _plan is not None: _learn(_plan, {names})"
         return [
+            *compiled * (self.lookups is not None),
             "try:",
             f"    _key = {', '.join(map(key_part, self.operator.schema.arguments))},",
             "    _plan = _find(_key)",
             "except (TypeError, AttributeError):",  # arguments of other kinds than kernels mostly get
             "    _key = _plan = None",
+            *[learning] * (self.lookups is not None),
             f"if _plan is not None: return _plan({names})",
             "if _key is not None:",
             "    _count = _seen.get(_key, 0)",
@@ -183,13 +199,35 @@ class Planned:
             **self.scope,
             **{"_find": self.plans.get, "_seen": self.seen, "_plan_for": self._plan_for, "_zero": _signed_zero},
             **{"_unusual": unusual, "_modes": modes, "_MASKS": _PLAIN_MASKS, "_is_plain": _is_plain},
-            "NUMBERS": NUMBERS,
+            **{"NUMBERS": NUMBERS, "_found": _no_plan, "_learn": _no_plan},
             **names,
         }
         body = "\n".join("    " + line for line in lines)
         source = f"def {schema.base_name}({', '.join(schema.names)}):\n{body}\n{self.general}"
         self.kernels.append(compile_function(schema.base_name, source, scope))
+        if self.lookups is not None and not self.waiting:
+            self._use_lookups()
         return self.kernels[-1]
+
+    def _use_lookups(self) -> None:
+        """Has kernels find plans by compiled code."""
+        find = self.lookups.finder(self.found, unless_recorded=False)
+        for kernel in self.kernels:
+            kernel.__globals__.update(_found=find, _learn=self._learn)
+
+    def _learn(self, plan: Callable, *args: Any) -> None:
+        """Has compiled code find a plan when there is a call with such arguments again."""
+        key = self.lookups.key_of()(*args)
+        if key is None:
+            return
+        self.found[key] = plan
+        operator, given = self.operator, _each(args)
+        if operator.table.get(CPU_MASK) in self.kernels and plan is not self.unplanned and any(map(_is_tensor, given)):
+            self.ahead[key] = plan
+            if operator.finder is None:
+                operator.finder = self.lookups.finder(self.ahead, unless_recorded=True)
+                for rebuild in operator.rebuilds:
+                    rebuild()
 
     @functools.cached_property
     def unplanned(self) -> Callable:
@@ -202,8 +240,8 @@ class Planned:
         """A new plan; the general way if there can be none, or if it was not time for it."""
         plan, due = self.unplanned, self.seen.pop(key, 0) >= self.calls
         if len(self.seen) + len(self.plans) >= _MOST:
-            self.seen.clear()
-            self.plans.clear()
+            for remembered in (self.seen, self.plans, self.found, self.ahead):
+                remembered.clear()
         if not due or is_settled():
             return plan
         if self.failures < _FAILURES:
@@ -217,6 +255,9 @@ class Planned:
             except Unplannable:
                 self.failures += 1
         self.plans[key] = plan
+        if self.waiting:
+            self.waiting = False
+            self.lookups.when_loaded(self._use_lookups)
         return plan
 
     def _of_constants(self, plan: Callable, constants: Sequence[int]) -> Callable:
@@ -346,6 +387,10 @@ def _each(value: Any) -> Iterator[Any]:
             yield from _each(item)
     else:
         yield value
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor)
 
 
 def _mapped(function: Callable, value: Any) -> Any:

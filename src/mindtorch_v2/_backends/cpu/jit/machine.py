@@ -234,14 +234,14 @@ class _MethodDef(ctypes.Structure):
     )
 
 
-def callable_from(address: int, name: str) -> Callable[..., Any]:
-    """A builtin function over machine code `PyObject *f(PyObject *self, PyObject *const *args, Py_ssize_t count)`."""
+def callable_from(address: int, name: str, owner: Any = None) -> Callable[..., Any]:
+    """A builtin function over machine code `PyObject *f(PyObject *owner, PyObject *const *args, Py_ssize_t count)`."""
     new = ctypes.pythonapi.PyCFunction_NewEx
     new.restype, new.argtypes = ctypes.py_object, [ctypes.POINTER(_MethodDef), ctypes.c_void_p, ctypes.c_void_p]
     method = _MethodDef(name.encode(), address, _METH_FASTCALL, None)
     # A function looks at it when it goes, and some go after all modules when the interpreter ends: it stays for good.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))
-    return new(ctypes.byref(method), None, None)
+    return new(ctypes.byref(method), None if owner is None else id(owner), None)
 
 
 # in the background ---------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ functions of Python's C API, of the C library and of libm these are
     _Py_NoneStruct        None
     PyArray_Type          numpy.ndarray
     mindtorch_descr_NAME  the dtype of that name
+    mindtorch_object_NAME a class, or the name of an attribute: see `_object`
     PyArray_API           the first entry of NumPy's table of C functions (an array of pointers)
     mindtorch_blas_NAME   sgemm, dgemm, sgemv, dgemv of CBLAS; get and set, the number of OpenBLAS's own threads
     mindtorch_threads     an int64: how many threads a kernel may use; threads.py has the functions beside it
@@ -14,10 +15,12 @@ functions of Python's C API, of the C library and of libm these are
 import ctypes
 import functools
 import sys
+from typing import Any
 
 import numpy as np
 
-from ...._core.dtype import bfloat16
+from ...._core.device import layout, memory_format
+from ...._core.dtype import bfloat16, dtype
 from ...._core.threads import blas
 from . import threads
 
@@ -40,6 +43,15 @@ def _dtype(name: str) -> np.dtype:
 
 
 @functools.cache
+def _object(name: str) -> Any:
+    """What compiled code asks tensors and other arguments for, or by: kept alive here."""
+    from ...._core.tensor import Tensor
+
+    classes = {kind.__name__: kind for kind in (Tensor, dtype, layout, memory_format)}
+    return classes.get(name) or sys.intern(name)
+
+
+@functools.cache
 def _libraries() -> tuple[ctypes.CDLL, ...]:
     """What is searched for a function: Python, and the C library with its mathematics, which Python is linked to."""
     return ctypes.pythonapi, ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None)
@@ -54,6 +66,8 @@ def address(name: str) -> int | None:
         return id(np.ndarray)
     if name.startswith("mindtorch_descr_"):
         return id(_dtype(name.removeprefix("mindtorch_descr_")))
+    if name.startswith("mindtorch_object_"):
+        return id(_object(name.removeprefix("mindtorch_object_")))
     if name == "PyArray_API":
         return _numpy_functions()
     if name.startswith("mindtorch_blas_"):
