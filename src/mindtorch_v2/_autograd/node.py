@@ -9,6 +9,7 @@ from typing import Any
 from .._core.deferred import Deferred
 from .._core.device import Size
 from .._core.dtype import FLOAT, OF_ARRAY
+from .._core.elements import type_text
 from .._core.planning import changes
 from .._dispatch.keys import (
     AUTOGRAD_MASK,
@@ -328,7 +329,6 @@ def function_name(node: Node) -> str:
 
 def raise_modified(node: Node, value: Any, expected: Any) -> None:
     """PyTorch's error for a saved tensor that was written in place."""
-    from .._ops._declare.rules import type_text  # late, since operators stand on nodes
 
     if value.__class__ is tuple:
         value, expected = next((v, e) for v, e in zip(value, expected, strict=True) if version_of(v) != e)

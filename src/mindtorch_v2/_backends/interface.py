@@ -115,6 +115,11 @@ def backend_of(device_type: str) -> Backend:
     return found
 
 
+def host() -> Backend:
+    """The device whose arrays are NumPy's."""
+    return backend_of("cpu")
+
+
 def backend_for(key: DispatchKey) -> Backend:
     if key is not DispatchKey.PrivateUse1:
         return backend_of(key.name.lower())

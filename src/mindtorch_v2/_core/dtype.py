@@ -108,7 +108,9 @@ copiers: list[Callable[[np.ndarray, np.ndarray], bool]] = []
 
 def copied(target: np.ndarray, source: np.ndarray) -> bool:
     """Whether compiled code wrote one array into the other."""
-    return target.size >= _FEW and any(copy(target, source) for copy in copiers)
+    if target.size < _FEW or not target.__class__ is np.ndarray is source.__class__:
+        return False
+    return any(copy(target, source) for copy in copiers)
 
 
 def cast(array: np.ndarray, kind: np.dtype) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Shapes and strides, whatever the memory."""
 
+import functools
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -75,6 +76,33 @@ def collapsed(order: Iterable[int], shape: Sequence[int],
         for own, steps in zip(strides, kept, strict=True):
             steps.append(own[d])
     return sizes or [1], kept if sizes else [[0] for _ in strides]
+
+
+@functools.lru_cache(4096)
+def packed_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[tuple[int, ...], ...] | None:
+    """Sizes of a row-major array, and the order of its dimensions in which it has these strides; None if it has not.
+
+    Then the order that leads back.
+    """
+    order = tuple(sorted(range(len(shape)), key=lambda d: (-strides[d], d)))
+    sizes, axes = tuple([shape[d] for d in order]), tuple([order.index(d) for d in range(len(shape))])
+    made = contiguous_strides(sizes)
+    return (sizes, axes, order) if 0 not in shape and tuple([made[d] for d in axes]) == strides else None
+
+
+NO_BYTES = np.empty(0, np.uint8)  # the memory of arrays without elements that have strides
+
+
+def strided_array(shape: tuple[int, ...], kind: np.dtype, strides: tuple[int, ...]) -> np.ndarray:
+    """An uninitialised array of the host with any strides, counted in elements."""
+    packed = packed_order(shape, strides)
+    if packed is not None:
+        return np.empty(packed[0], kind).transpose(packed[1])
+    steps = [s * kind.itemsize for s in strides]
+    if 0 in shape:
+        return np.ndarray(shape, kind, NO_BYTES, 0, steps)
+    span = kind.itemsize + sum(s * (n - 1) for s, n in zip(steps, shape, strict=True))
+    return np.ndarray(shape, kind, np.empty(span, np.uint8), 0, steps)
 
 
 class Steps(NamedTuple):

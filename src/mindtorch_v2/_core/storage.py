@@ -23,11 +23,10 @@ from .dtype import (
     get_default_dtype,
     uint8,
 )
-from .geometry import Geometry
+from .geometry import NO_BYTES, Geometry
 
 MOST_DIMS = 64  # of an ndarray
 _ndarray = np.ndarray
-_NO_BYTES = np.empty(0, np.uint8)
 _NOT_EXPORTED = frozenset(d.np for d in (bfloat16, *FLOAT8))  # no code in the buffer protocol
 DEPRECATED = ("TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only "
               "storage class. This should only matter to you if you are using storages directly.  To access "
@@ -172,7 +171,7 @@ class UntypedStorage(StorageBase):
                     raise RuntimeError("numel: integer multiplication overflow") from None
                 self.refuse(shape, type, offset, strides)
             # An empty tensor may begin past the end of its memory. With no buffer at all NumPy would drop the strides.
-            return _ndarray(shape, type, _NO_BYTES, 0, strides)
+            return _ndarray(shape, type, NO_BYTES, 0, strides)
 
     def laid_out_like(self, array: Any) -> Any:
         """What `laid_out` makes other arrays of that geometry from."""

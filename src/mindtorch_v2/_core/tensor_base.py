@@ -25,9 +25,9 @@ from .._dispatch.schema import LEAST, MOST
 from .deferred import Deferred
 from .device import CPU, Size, device, layout, memory_format, strided
 from .dtype import OF_ARRAY, dtype
-from .geometry import contiguous_strides, proper_dim, wrapped_dim
+from .geometry import NO_BYTES, contiguous_strides, proper_dim, wrapped_dim
 from .marks import marked
-from .storage import _NO_BYTES, DEPRECATED, MetaStorage, TypedStorage, UntypedStorage
+from .storage import DEPRECATED, MetaStorage, TypedStorage, UntypedStorage
 from .warn import warn_once
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class TensorBase(TensorMethods):
                 if self._borrowed:
                     storage.fixed = True
                 # NumPy's strides of a fresh empty array; PyTorch's count
-                if not array.size and not any(array.strides) and array.base is not _NO_BYTES:
+                if not array.size and not any(array.strides) and array.base is not NO_BYTES:
                     self._array = storage.array(
                         array.shape, array.dtype, 0, contiguous_strides(array.shape, array.itemsize)
                     )
@@ -328,7 +328,7 @@ def settle_empty(tensor: TensorBase) -> None:
         tensor._base is None
         and tensor._storage is None
         and array.__class__ is np.ndarray
-        and array.base is not _NO_BYTES
+        and array.base is not NO_BYTES
     ):
         strides = contiguous_strides(array.shape, array.itemsize)
-        tensor._array = np.ndarray(array.shape, array.dtype, _NO_BYTES, 0, strides)
+        tensor._array = np.ndarray(array.shape, array.dtype, NO_BYTES, 0, strides)

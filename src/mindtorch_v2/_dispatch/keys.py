@@ -65,6 +65,10 @@ def mask_of(*keys: DispatchKey) -> int:
 
 
 CPU_MASK, CUDA_MASK, NPU_MASK, PRIVATE_MASK, META_MASK = (1 << key for key in BACKENDS)
+# What families tell apart: the device whose arrays are NumPy's, so that a call may compute on them at once, and the one
+# whose kernels say what comes out and compute nothing.
+HOST, DESCRIBED = DispatchKey.CPU, DispatchKey.Meta
+HOST_MASK, DESCRIBED_MASK = 1 << HOST, 1 << DESCRIBED
 COO_MASK, COMPRESSED_MASK = 1 << DispatchKey.SparseCPU, 1 << DispatchKey.SparseCsrCPU
 SPARSE_MASK = COO_MASK | COMPRESSED_MASK
 FUNC_MASK = 1 << DispatchKey.FuncTorch

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from .._core.dtype import COMPUTE, FLOAT, int64, promote_types, uint8
+from .._core.elements import at_hand
 from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import Operator
@@ -13,7 +14,7 @@ from ._declare.aten import LEAF, Aten, first
 from ._declare.batch import decomposed
 from ._declare.families import computes
 from ._declare.op import composite, function_of, op
-from ._declare.rules import Spec, at_hand, check_constant, shape_text
+from ._declare.rules import Spec, check_constant, shape_text
 from ._declare.samples import case, cases, error, ints, t, values
 from .loss import MEAN, NONE, SUM, same_batch, unsupported
 

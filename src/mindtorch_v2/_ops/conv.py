@@ -5,8 +5,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._core.device import META
 from .._core.dtype import FLOAT, INT, WIDER, bfloat16, float16, float32, int64
+from .._core.elements import has_elements, type_text
 from .._core.geometry import Steps
 from .._core.tensor import Tensor
 from .._core.warn import warn_once
@@ -16,7 +16,7 @@ from ._declare.batch import Call, Result
 from ._declare.families import computes
 from ._declare.flops import Flops, conv_backward_flop, conv_flop
 from ._declare.op import composite, function_of, op
-from ._declare.rules import Spec, c_name, shape_text, type_text
+from ._declare.rules import Spec, c_name, shape_text
 from ._declare.samples import case, cases, error, ints, t
 from .copy import suggested_strides, suggested_strides_of_rows, uninitialised
 from .elementary import COMPLEX_OF_PARTS
@@ -174,7 +174,7 @@ def _runs_in_onednn(input: Tensor, weight: Tensor, groups: int) -> bool:
     if input.dtype is not float32:
         return input.dtype in _QUICK
     kernel, planes = weight._array.shape[2:], input._array.shape[:4]  # a sequence is computed as a row
-    return input._device is not META and (
+    return has_elements(input) and (
         groups > 1 or planes[0] > 1 or len(kernel) > 1 and min(kernel[-2:]) > 3 or math.prod(planes) > 20480)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from .._backends.interface import Backend, backend_of
 from .._core.allocation import out_of_memory
 from .._core.determinism import determinism, filler
-from .._core.device import META, channels_last, contiguous_format, device, memory_format, preserve_format
+from .._core.device import channels_last, contiguous_format, device, memory_format, preserve_format
 from .._core.dtype import (
     BOOL,
     COMPLEX,
@@ -32,8 +32,15 @@ from .._core.dtype import (
     float64,
     iinfo,
 )
-from .._core.geometry import channels_last_strides, contiguous_strides, element_strides, is_dense
-from .._core.storage import _NO_BYTES
+from .._core.elements import at_hand, has_elements, is_c_contiguous
+from .._core.geometry import (
+    channels_last_strides,
+    contiguous_strides,
+    element_strides,
+    is_dense,
+    packed_order,
+    strided_array,
+)
 from .._core.tensor import Tensor
 from .._dispatch.callers import device_keys
 from .._dispatch.keys import modes
@@ -45,7 +52,6 @@ from ._declare.families import ArrayFamily, writes
 from ._declare.op import composite, op
 from ._declare.rules import (
     Spec,
-    at_hand,
     broadcast_shape,
     check_overlap,
     check_writable,
@@ -64,8 +70,7 @@ from ._declare.samples import case, cases, error, t, unary
 def suggested_strides(self: Tensor, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """Channels-last strides for a result of this shape if `self` lies so, else None."""
     own = self._array.shape
-    if len(own) not in (4, 5) or (1 not in own and self._array.__class__ is np.ndarray
-                                  and self._array.flags.c_contiguous):
+    if len(own) not in (4, 5) or 1 not in own and is_c_contiguous(self._array):
         return None
     return _suggested(own, element_strides(self._array), tuple(shape))
 
@@ -117,7 +122,7 @@ def preserved_strides(self: Tensor, wanted: memory_format | None) -> tuple[int, 
     array = self._array
     if wanted is not None and wanted is not preserve_format:
         return format_strides(array.shape, wanted)
-    if array.__class__ is np.ndarray and array.flags.c_contiguous and 1 not in array.shape and array.size:
+    if array.size and 1 not in array.shape and is_c_contiguous(array):
         return None
     strides = element_strides(array) if array.size else self.stride()
     if strides == contiguous_strides(array.shape):
@@ -127,33 +132,11 @@ def preserved_strides(self: Tensor, wanted: memory_format | None) -> tuple[int, 
     return strides if is_dense(array) else pointwise_strides(array.shape, [self])
 
 
-@functools.lru_cache(4096)
-def _packed(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[tuple[int, ...], ...] | None:
-    """Sizes of a row-major array, and the order of its dimensions in which it has these strides; None if it has not.
-
-    Then the order that leads back.
-    """
-    order = tuple(sorted(range(len(shape)), key=lambda d: (-strides[d], d)))
-    sizes, axes = tuple([shape[d] for d in order]), tuple([order.index(d) for d in range(len(shape))])
-    made = contiguous_strides(sizes)
-    return (sizes, axes, order) if 0 not in shape and tuple([made[d] for d in axes]) == strides else None
-
-
 def uninitialised(spec: Spec, xp: Any = None) -> Any:
-    """An array of the spec's geometry: an ndarray, or what the namespace of another device has."""
+    """An array of the spec's geometry: the host's, or what the namespace of another device has."""
     if spec.strides is None:
         return (np if xp is None else xp).empty(spec.shape, spec.dtype.np)
-    if xp is None or xp.ndarray is np.ndarray:
-        packed = _packed(spec.shape, spec.strides)
-        if packed is not None:
-            return np.empty(packed[0], spec.dtype.np).transpose(packed[1])
-    strides = [s * spec.dtype.itemsize for s in spec.strides]
-    if xp is not None and xp.ndarray is not np.ndarray:
-        return xp.uninitialised(spec.shape, spec.dtype.np, strides)
-    if 0 in spec.shape:
-        return np.ndarray(spec.shape, spec.dtype.np, _NO_BYTES, 0, strides)
-    span = spec.dtype.itemsize + sum(s * (n - 1) for s, n in zip(strides, spec.shape, strict=True))
-    return np.ndarray(spec.shape, spec.dtype.np, np.empty(span, np.uint8), 0, strides)
+    return (strided_array if xp is None else xp.uninitialised)(spec.shape, spec.dtype.np, spec.strides)
 
 
 def unwritten(spec: Spec) -> Any:
@@ -213,7 +196,7 @@ def stored_number(value: Any, kind: dtype) -> Any:
 
 def store(xp: Any, target: Any, source: Any) -> None:
     """Writes an array into another of any type, with the casts of C."""
-    if target.__class__ is np.ndarray is source.__class__ and copied(target, source):
+    if copied(target, source):
         return
     kind, wanted = source.dtype, target.dtype
     if kind is not wanted:
@@ -277,7 +260,7 @@ def _copied(xp: Any, self: Any, spec: Spec) -> Any:
         if kind is wanted or _casts_as_c(kind, wanted):
             if strides is None:
                 return self.astype(wanted, order="C")
-            packed = _packed(spec.shape, strides)
+            packed = packed_order(spec.shape, strides)
             if packed is not None:
                 return self.transpose(packed[2]).astype(wanted, order="C").transpose(packed[1])
     made = uninitialised(spec)
@@ -418,7 +401,7 @@ def _check_copy(self: Tensor, src: Any, non_blocking: bool) -> None:
     if src is self:
         return
     is_number = src.__class__ in NUMBERS
-    if not is_number and src._device is META is not self._device:
+    if not is_number and has_elements(self) and not has_elements(src):
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     if is_expanded(self._array) and not shows_the_same(self, src):
         check_writable(self)

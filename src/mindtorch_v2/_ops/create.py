@@ -4,10 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from .._backends.interface import Backend, backend_of, pins_memory
-from .._core.compiled import launching
+from .._backends.interface import Backend, pins_memory
 from .._core.determinism import determinism
 from .._core.device import layout as layout_type
 from .._core.device import strided
@@ -507,19 +504,6 @@ def _spaced(xp: Any, start: Any, end: Any, steps: int, kind: Any, counted: Any) 
     return xp.concatenate(halves)
 
 
-_SPACED = launching("fill.spaced")
-
-
-def _compiled_spaced(xp: Any, start: Any, end: Any, steps: int, kind: Any) -> Any:
-    """The same by a kernel; None on other devices, and where there is no machine code."""
-    if xp is not backend_of("cpu").xp or complex in (start.__class__, end.__class__):
-        return None
-    made, first, last = np.empty(steps, kind), kind.type(start), kind.type(end)
-    with np.errstate(all="ignore"):
-        step = (last - first) / kind.type(max(steps - 1, 1))
-    return made if _SPACED(made, float(first), float(last), float(step)) else None
-
-
 def _check_bounds(kind: dtype, *bounds: Any) -> None:
     """Raises for a number that the type of the result cannot hold."""
     for bound in bounds:
@@ -537,7 +521,8 @@ def evenly_spaced(xp: Any, start: Any, end: Any, steps: int, *rest: Any, spec: S
         _check_bounds(spec.dtype, start, end)
         start, end = (xp.trunc(xp.asarray(bound).real) for bound in (start, end))
         return xp.trunc(_spaced(xp, start, end, steps, xp.dtype(xp.float64), xp.dtype(xp.float64))).astype(kind)
-    made = _compiled_spaced(xp, start, end, steps, kind) if kind.kind == "f" and kind.itemsize >= 4 else None
+    compiled = getattr(xp, "spaced", None)
+    made = None if compiled is None else compiled(start, end, steps, kind)
     if made is not None:
         return made
     # Float32 numbers are multiplied and added with one rounding, which float64 gives.

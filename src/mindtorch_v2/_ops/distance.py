@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from .._core.dtype import BOOL, COMPUTE, FLOAT, bool_
+from .._core.elements import has_elements
 from .._core.geometry import wrapped_dim
 from .._core.tensor import Tensor
 from .._core.warn import warn_once
@@ -252,7 +253,7 @@ def _check_weights(name, weights, observations, category_name, right):
     if weights.numel() != observations:
         raise RuntimeError(f"cov(): expected {name} to have the same numel as there are observations in the input but "
                            f"got {weights.numel()} != {observations}")
-    if observations and not weights.is_meta and anywhere(weights < 0):
+    if observations and has_elements(weights) and anywhere(weights < 0):
         raise RuntimeError(f"cov(): {name} cannot be negative")
 
 
@@ -285,7 +286,7 @@ def _cov(self, correction, fweights, aweights):
     else:
         freedom = total - correction * (weights * aweights).sum() / total
     freedom = max(freedom, 0) if weights is None else freedom.clamp_min(0)
-    if not rows.is_meta and freedom <= 0:
+    if has_elements(rows) and freedom <= 0:
         warn_once("cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of "
                   "observations.")
     apart = rows - mean

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from .._core.dtype import FLOAT, float64, int32, int64, promote_types
+from .._core.elements import at_hand, type_text
 from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
 from .._dispatch.keys import changed_modes
@@ -12,7 +13,7 @@ from .._dispatch.registry import registry
 from ._declare.batch import Call, Result, one_by_one, row_numbers
 from ._declare.families import computes, moves, writes
 from ._declare.op import composite, function_of, op
-from ._declare.rules import Spec, at_hand, type_text
+from ._declare.rules import Spec
 from ._declare.samples import case, cases, error, ints, t, values
 
 arange, cat, searchsorted = (

@@ -10,6 +10,7 @@ from typing import Any
 
 from .._backends.interface import named_kernel
 from .._core.dtype import COMPUTE
+from .._core.elements import on_host
 from .._core.tensor import Tensor
 from .._dispatch.registry import registry
 from .._dispatch.schema import Schema
@@ -143,7 +144,7 @@ def _check_zero_dim(number: Tensor) -> None:
 
 
 def _unpacked(scalars: Tensor, count: int) -> list[Any]:
-    if scalars.device.type != "cpu":
+    if not on_host(scalars):
         raise RuntimeError(f"Expected scalars to be on CPU, got {scalars.device} instead.")
     if not scalars.is_contiguous():
         raise RuntimeError("Expected scalars to be contiguous.")

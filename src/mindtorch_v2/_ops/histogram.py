@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from .._core.device import META
 from .._core.dtype import COMPUTE, FLOAT, dtype, int64
+from .._core.elements import has_elements
 from .._core.tensor import Tensor
 from .._dispatch.registry import registry
 from ._declare.aten import LEAF
@@ -96,7 +96,7 @@ def _equal_edges(self: Any, counts: Sequence[int], range: Sequence[float] | None
             raise RuntimeError(f"torch.histogramdd: for a {dims}-dimensional histogram range should have {2 * dims} "
                                f"elements, but got {len(range)}")
         limits = list(range)
-    elif self._device is META or not self.numel():
+    elif not has_elements(self) or not self.numel():
         limits = [0.0, 1.0] * dims
     elif self.dtype in COMPUTE:
         _refuse(self.dtype)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from .._backends.interface import Backend
-from .._core.device import CPU, META
 from .._core.dtype import bool_, int32, int64, uint8
+from .._core.elements import at_hand, has_elements, on_host
 from .._core.geometry import contiguous_strides, element_strides, wrapped_dim
 from .._core.tensor import Tensor, wrap, wrap_meta
 from .._core.warn import warn, warn_once
@@ -37,7 +37,7 @@ from ._declare.families import ArrayFamily, moves
 from ._declare.formulas import elementwise
 from ._declare.op import composite, function_of, op
 from ._declare.out import Out
-from ._declare.rules import Spec, at_hand, broadcast_shape, common_dtype, pointwise_strides, shape_text
+from ._declare.rules import Spec, broadcast_shape, common_dtype, pointwise_strides, shape_text
 from ._declare.samples import bools, case, cases, error, ints, t, values
 from .copy import uninitialised
 
@@ -269,7 +269,7 @@ def _index_select_spec(self: Tensor, dim: int, index: Tensor) -> Spec:
         if places.size != 1:
             raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {places.size} value(s)")
         return Spec((), self.dtype)
-    if self._device not in (CPU, META):  # those look at the places, or at none
+    if has_elements(self) and not on_host(self):  # the host looks at the places itself
         _check_has_places(len(shape), shape[dim], places.size)
     return Spec((*shape[:dim], places.size, *shape[dim + 1 :]), self.dtype)
 
@@ -497,7 +497,7 @@ def _masked_select_spec(self: Tensor, mask: Tensor) -> Spec:
     if mask.dtype is not bool_:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     broadcast_shape([mask._array.shape, self._array.shape])
-    if self._device is META:
+    if not has_elements(self):
         raise NotImplementedError("aten::masked_select: attempted to run this operator with Meta tensors, but how many "
                                   "elements are selected depends on data that they do not have")
     return Spec((-1,), self.dtype)
@@ -631,7 +631,7 @@ Tensor.where = _where_method  # type: ignore[assignment, method-assign]
 
 
 def _nonzero_spec(self: Tensor) -> Spec:
-    if self._device is META:
+    if not has_elements(self):
         raise NotImplementedError(DATA_DEPENDENT)
     return Spec((-1, self._array.ndim), int64)
 

@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._core.elements import at_hand
 from .._core.tensor import wrap
-from ._declare.rules import at_hand
 
 
 class Taps(NamedTuple):

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from .._backends.interface import Backend
-from .._core.device import META, contiguous_format
+from .._core.device import contiguous_format
 from .._core.dtype import bool_, dtype, get_default_dtype, int32, int64, promote_types
+from .._core.elements import has_elements, type_text
 from .._core.geometry import channels_last_strides, element_strides, wrapped_dim
 from .._core.storage import MOST_DIMS, refuse_rank
 from .._core.tensor import Tensor, wrap
@@ -17,7 +18,7 @@ from ._declare.composites import Parts
 from ._declare.families import ArrayFamily, moves
 from ._declare.op import composite, function_of, op
 from ._declare.out import JOINED
-from ._declare.rules import Spec, common_dtype, copied_strides, shape_text, type_text
+from ._declare.rules import Spec, common_dtype, copied_strides, shape_text
 from ._declare.samples import case, cases, error, ints, t, values
 from .copy import store, stored_number, suggested_strides, uninitialised
 from .create import checked_size
@@ -179,7 +180,7 @@ def _stack_spec(tensors: Sequence[Tensor], dim: int) -> Spec:
         one_kind = one_kind and array.dtype is kind
     dim = wrapped_dim(dim, len(shape) + 1)
     made = (*shape[:dim], len(tensors), *shape[dim:])
-    if len(made) > MOST_DIMS and tensors[0]._device is not META:
+    if len(made) > MOST_DIMS and has_elements(tensors[0]):
         refuse_rank(made)
     return Spec(made, tensors[0].dtype if one_kind else common_dtype(tensors))
 
@@ -309,7 +310,7 @@ def _counted_spec(repeats: Tensor, output_size: int | None) -> Spec:
         raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
     if repeats.dtype not in (int32, int64):
         raise NotImplementedError(f"\"repeat_interleave_cpu\" not implemented for '{repeats.dtype.scalar_name}'")
-    if output_size is None and repeats._device is META:
+    if output_size is None and not has_elements(repeats):
         raise NotImplementedError("aten::repeat_interleave.Tensor: the size of the result depends on data that meta "
                                   "tensors do not have")
     return Spec((-1 if output_size is None else output_size,), repeats.dtype)
@@ -563,7 +564,7 @@ def _padded_places_spec(self: Tensor, pad: tuple[int, ...], mode: str) -> Spec:
         if made[d] < 0:
             raise RuntimeError(f"Trying to create tensor with negative dimension {made[d]}: "
                                f"{shape_text((*shape[:d], made[d], *shape[d + 1 :]))}")
-    plain = mode == "circular" or len(pad) == 2 or self._device == META
+    plain = mode == "circular" or len(pad) == 2 or not has_elements(self)
     return Spec(tuple(made), self.dtype, None if plain else suggested_strides(self, tuple(made)))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._core.dtype import COMPLEX, COMPUTE, FLOAT, dtype, int64
+from .._core.elements import at_hand, on_host
 from .._core.tensor import Tensor
 from .._dispatch.callers import compile_function
 from .._dispatch.keys import modes
@@ -22,7 +23,6 @@ from ._declare.recorded import gradients_by_parts, once, recorded_gradients
 from ._declare.rules import (
     Spec,
     anywhere,
-    at_hand,
     broadcast_shape,
     check_constant,
     check_result_fits,
@@ -390,7 +390,7 @@ def _check_margin_targets(name: str, self: Any, target: Any, wanted: tuple[int, 
 
 def _check_classes(self: Any, target: Any, lowest: int) -> None:
     classes = self.shape[-1] if self.dim() else 1
-    if target.device.type == "cpu" and anywhere((target < lowest) | (target >= classes)):
+    if on_host(target) and anywhere((target < lowest) | (target >= classes)):
         raise RuntimeError("argument #2 'target' is out of range" if lowest < 0 else "target out of range")
 
 

@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 
 from .._core.dtype import bool_
+from .._core.elements import at_hand
 from .._core.tensor import Tensor
 from ._declare.batch import Call, Result, aligned, broadcast, called
 from ._declare.families import moves
 from ._declare.op import function_of, op
-from ._declare.rules import Spec, at_hand, broadcast_shape
+from ._declare.rules import Spec, broadcast_shape
 from ._declare.samples import bools, case, cases, error, ints, t, values
 from ._declare.updates import LITTLE, Updates
 from .scatter import cast_value, check_masked_fill

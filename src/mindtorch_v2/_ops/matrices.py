@@ -6,10 +6,11 @@ from typing import Any
 
 from .._backends.interface import Backend
 from .._core.dtype import BOOL, dtype, uint16, uint32, uint64
+from .._core.elements import type_text
 from .._core.tensor import Tensor
 from .._dispatch.registry import Operator
 from ._declare.families import ArrayFamily
-from ._declare.rules import Spec, c_name, shape_text, type_text
+from ._declare.rules import Spec, c_name, shape_text
 
 _NO_PRODUCT = frozenset((uint16, uint32, uint64))
 

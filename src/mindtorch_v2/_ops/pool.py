@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._core.device import CPU
 from .._core.dtype import BOOL, COMPLEX, FLOAT, REDUCED, dtype, int64
+from .._core.elements import at_hand, on_host
 from .._core.geometry import channels_last_strides, contiguous_strides, element_strides, proper_dim
 from .._core.tensor import Tensor
 from .._dispatch.keys import modes
@@ -19,7 +19,7 @@ from ._declare.batch import planewise
 from ._declare.families import computes
 from ._declare.op import composite, function_of, op
 from ._declare.out import Out
-from ._declare.rules import Spec, at_hand, shape_text
+from ._declare.rules import Spec, shape_text
 from ._declare.samples import Case, case, cases, error, t
 from .copy import suggested_strides, uninitialised
 from .interpolation import table_for
@@ -149,7 +149,7 @@ def _pooled_spec(self: Tensor, name: str, rank: int, kernel_size: Sizes, stride:
     strides = None if mean and rank == 3 else suggested_strides(self, made)
     if rank == 3 and len(made) == 4 and strides is not None:
         raise RuntimeError("Unsupported memory format. Supports only ChannelsLast3d, Contiguous")
-    if rank == 3 and len(made) == 4 and not mean and self._device is CPU:
+    if rank == 3 and len(made) == 4 and not mean and on_host(self):
         strides = _volume_strides(self, made)
     if mean and (kind.category != FLOAT and kind is not int64 or rank == 3 and kind.np in REDUCED):
         refuse_type("avg_pool3d_out_frame" if rank == 3 else name, kind, strides)

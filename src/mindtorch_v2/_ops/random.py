@@ -22,16 +22,18 @@ from .._core.dtype import (
     iinfo,
     int64,
 )
+from .._core.elements import at_hand
 from .._core.generator import Generator, default_generator
 from .._core.tensor import Tensor
 from .._core.warn import warn
 from .._dispatch.callers import call_bound
+from .._dispatch.schema import NUMBERS
 from ._declare.aten import LEAF, Aten, if_given
 from ._declare.batch import Call, Draws, Result, drawn_once, one_by_one
 from ._declare.families import moves, writes
 from ._declare.op import composite, op
 from ._declare.out import ANY, CASTABLE, FILLED, Out
-from ._declare.rules import Spec, at_hand, broadcast_shape
+from ._declare.rules import Spec, broadcast_shape
 from ._declare.samples import case, cases, error, ints, t
 from .copy import fits, preserved_strides, stored_number, uninitialised
 from .create import LIKE, OPTIONS, Factory, checked_size
@@ -183,9 +185,9 @@ def _normal_spec(mean: Any, std: Any, generator: Any) -> Spec:
 
 def _normal_array(xp: Any, mean: Any, std: Any, generator: Any, spec: Spec) -> Any:
     source, kind = generator or default_generator, spec.dtype.np
-    if isinstance(mean, np.ndarray):
+    if mean.__class__ not in NUMBERS:
         mean = mean.astype(kind, copy=False)
-    if isinstance(std, np.ndarray) and kind.kind != "c":
+    if std.__class__ not in NUMBERS and kind.kind != "c":
         std = std.astype(kind, copy=False)
     drawn = _random.normal_tensor(source, mean, std, spec.shape, kind)
     return drawn if drawn.shape == spec.shape else xp.broadcast_to(drawn, spec.shape).copy()
@@ -535,14 +537,17 @@ def _binomial_spec(count: Tensor, prob: Tensor, generator: Any) -> Spec:
                              f"{operand.dtype.scalar_name}")
     if prob.dtype is not count.dtype:
         raise RuntimeError(f"Found dtype {prob.dtype.scalar_name} but expected {count.dtype.scalar_name}")
-    if count.dtype.itemsize == 2 and count.device.type == "cpu":
-        refuse("binomial_cpu", count.dtype)
     return Spec(broadcast_shape([count._array.shape, prob._array.shape]), count.dtype)
 
 
+def _binomial(xp: Any, count: Any, prob: Any, generator: Any, spec: Spec) -> Any:
+    if spec.dtype.itemsize == 2:
+        refuse("binomial_cpu", spec.dtype)
+    return _random.binomial(generator or default_generator, *xp.broadcast_arrays(count, prob))
+
+
 op("binomial(Tensor count, Tensor prob, Generator? generator=None) -> Tensor",
-   kernel=moves(_binomial_spec, lambda xp, count, prob, generator:
-                _random.binomial(generator or default_generator, *xp.broadcast_arrays(count, prob))),
+   kernel=moves(_binomial_spec, _binomial),
    kernels={"cuda": "random.binomial"},
    grad=dict(count=_zero_grad, prob=lambda grad: grad * 0), public="torch",
    samples=cases(case(t(2, values=[3.0, 5.0], grad=False), t(2, values=[1.0, 0.0], grad=False)),

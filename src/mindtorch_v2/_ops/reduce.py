@@ -8,6 +8,7 @@ import numpy as np
 from .._autograd.names import overload_by
 from .._backends.interface import Backend
 from .._core.dtype import FLOAT, INT, WIDER, bool_, cast, dtype, float32, float64, int64, uint8
+from .._core.elements import at_hand, has_elements
 from .._core.geometry import wrapped_dim
 from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
@@ -18,12 +19,11 @@ from ._declare.batch import Call, Result, along_dimensions, decomposed
 from ._declare.families import ArrayFamily, computes
 from ._declare.op import composite, op
 from ._declare.out import ANY, DIVIDED, Out
-from ._declare.rules import Spec, anywhere, at_hand, shape_text, warn_of_parts_lost
+from ._declare.rules import Spec, anywhere, shape_text, warn_of_parts_lost
 from ._declare.samples import bools, case, cases, error, ints, t, values
 
 PLAIN = frozenset((float32.np, float64.np))
 _new = object.__new__
-_ndarray = np.ndarray
 
 # Rows that are added one after the other before their sum is added to those of other blocks: a running sum of more
 # would lose digits that PyTorch's cascade keeps.
@@ -185,8 +185,8 @@ class Reduction(ArrayFamily):
                 result, count = reduce(array, dim[0], None, None, keepdim), array.shape[dim[0]]
             if finish is not None:
                 result = finish(result, count)
-            if result.__class__ is not _ndarray:
-                result = np.asarray(result)
+            if not result.ndim:
+                result = np.asarray(result)  # NumPy makes numbers of arrays without dimensions
             elif result.ndim > 1 and not array.flags.c_contiguous:
                 result = contiguous(result)
             made = _new(Tensor)
@@ -354,7 +354,7 @@ def _prod_grad(grad: Tensor, self: Tensor, result: Tensor, dim: int | None, keep
     self = self if dtype is None else self.to(dtype)
     if not self.dim():
         return grad
-    if self.device.type != "meta" and not anywhere(self == 0):
+    if has_elements(self) and not anywhere(self == 0):
         at = one_dim(dim)
         return unfolded(grad * result.conj(), self.shape, at, keepdim) / self.conj()
     if dim is None:

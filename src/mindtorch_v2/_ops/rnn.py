@@ -537,7 +537,7 @@ def _pack(input: Any, lengths: Any, batch_first: bool) -> tuple:
         input = input.transpose(0, 1)
     if lengths.dim() != 1 or lengths.dtype is not int64:
         raise RuntimeError(f"'lengths' argument should be a 1D CPU int64 tensor, but got {lengths.dim()}D "
-                           f"{lengths.device.type} {lengths.dtype.scalar_name} tensor")
+                           f"{lengths._device.type} {lengths.dtype.scalar_name} tensor")
     steps, batch = input.shape[:2]
     if len(lengths) != batch:
         raise RuntimeError(f"Expected `len(lengths)` to be equal to batch_size, but got {len(lengths)} "

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._core.dtype import BOOL, COMPLEX, FLOAT, INT, bool_, dtype, float64, int64
+from .._core.elements import has_elements
 from .._core.geometry import proper_dim, wrapped_dim
 from .._core.tensor import Tensor
 from .._dispatch.argument_checks import checked_int
@@ -99,7 +100,7 @@ def _cumprod_grad(grad: Tensor, self: Tensor, result: Tensor, dim: int, dtype: d
     self = (self if dtype is None else self.to(dtype)).conj()
     if not self.dim() or not self.numel():
         return grad
-    if self.device.type != "meta" and not anywhere(self == 0):
+    if has_elements(self) and not anywhere(self == 0):
         return _from_the_end(grad * result.conj(), dim) / self
     if modes.grad_enabled:
         return _cumprod_grad_pairwise(grad, self, dim)

@@ -8,8 +8,8 @@ import numpy as np
 
 from .._autograd.function import DelayedError
 from .._core.determinism import alert_not_deterministic, determinism
-from .._core.device import CPU, META
 from .._core.dtype import BOOL, COMPLEX, OF_ARRAY, REDUCED, bool_, int32, int64, uint8
+from .._core.elements import at_hand, has_elements, on_host
 from .._core.geometry import wrapped_dim
 from .._core.storage import refuse_reach
 from .._core.tensor import Tensor
@@ -31,7 +31,7 @@ from ._declare.batch import (
 from ._declare.composites import Parts
 from ._declare.formulas import on_arrays
 from ._declare.op import composite, op
-from ._declare.rules import Spec, at_hand, c_name, check_overlap, check_writable, shape_text
+from ._declare.rules import Spec, c_name, check_overlap, check_writable, shape_text
 from ._declare.samples import bools, case, cases, error, ints, t, values
 from ._declare.updates import LITTLE, Updates, combine_at, on_flat
 from .copy import stored_number
@@ -85,11 +85,11 @@ def _check_index_put(self: Tensor, indices: Sequence[Tensor | None], values: Ten
     if not any(index is not None for index in indices):
         refuse_values(values._array.shape, self._array.shape)
         raise RuntimeError("index_put_(): at least one index must be provided")
-    if values._array.size == 1 and not accumulate and values._device in (CPU, META):
+    if values._array.size == 1 and not accumulate and (on_host(values) or not has_elements(values)):
         mask = filling_mask(self, indices, values)
         if mask is not None:
             check_masked_fill(self, mask, None)
-            if values._device is CPU:
+            if on_host(values):
                 cast_value(values._array, self._array.dtype)  # raises where the value does not fit
             return
     casts = self._array.dtype is not values._array.dtype and self.dtype is not values.dtype
@@ -476,7 +476,7 @@ def _spread_index(dim: int, index: Tensor, source: Tensor) -> tuple[int, Tensor]
 
 def _check_rows_inside(self: Tensor, dim: int, index: Tensor) -> None:
     shape = self._array.shape
-    if index.device.type == "cpu" and not in_range(np, index._array, shape[dim] if shape else 1):
+    if not in_range(np, index._array, shape[dim] if shape else 1):
         raise IndexError("index out of range in self")
 
 
@@ -721,7 +721,7 @@ op("scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, *
 
 
 def _check_put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> None:
-    if determinism.mode and not accumulate and self._device.type != "meta":
+    if determinism.mode and not accumulate and has_elements(self):
         alert_not_deterministic("put_")
     if index.dtype is not int64:
         raise RuntimeError(f"put_(): Expected a long tensor for index, but got {index.dtype.scalar_name}")

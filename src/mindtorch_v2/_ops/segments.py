@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._core.device import META
 from .._core.dtype import COMPLEX, FLOAT, INT, uint64
+from .._core.elements import has_elements
 from .._core.geometry import wrapped_dim
 from .._core.tensor import Tensor
 from .._dispatch.keys import modes
@@ -31,7 +31,7 @@ _FOLDS = {"sum": ("sum", 0.0), "mean": ("sum", float("nan")), "prod": ("prod", 1
 
 
 def _check_segments(data: Any, lengths: Any) -> None:
-    if data._device is not META and bool((lengths < 0).any()):
+    if has_elements(data) and bool((lengths < 0).any()):
         raise RuntimeError("Expected segment_length >= 0 to be true, but got false.")
 
 
@@ -54,7 +54,7 @@ def _ends(data: Any, lengths: Any, offsets: Any, axis: int, unsafe: bool) -> tup
     ends = lengths.cumsum(-1)
     if unsafe:
         _check_segments(data, lengths)
-    elif data._device is not META:
+    elif has_elements(data):
         if bool((lengths < 0).any()):
             raise RuntimeError("lengths contains negative value!")
         if bool((lengths.sum(-1) != data.shape[axis]).any()):

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from .._core.dtype import BOOL, COMPLEX, FLOAT, float32, float64, int32, int64
+from .._core.elements import has_elements
 from .._core.geometry import contiguous_strides, wrapped_dim
 from .._core.tensor import Tensor
 from .._dispatch.argument_checks import expected
@@ -364,7 +365,7 @@ def _check_quantile(self: Tensor, q: Tensor, interpolation: str) -> None:
     if interpolation not in _INTERPOLATIONS:
         raise RuntimeError("quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, but "
                            f"got {interpolation}")
-    if q.device.type != "meta" and anywhere(~((q >= 0) & (q <= 1))):
+    if has_elements(q) and anywhere(~((q >= 0) & (q <= 1))):
         raise RuntimeError("quantile() q values must be in the range [0, 1]")
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from .._autograd.views import check_inplace
-from .._core.device import CPU, META, contiguous_format
+from .._core.device import contiguous_format
 from .._core.dtype import COMPLEX, complex32, complex64, complex128, dtype, float16, float32, float64
+from .._core.elements import has_elements
 from .._core.storage import refuse_reach
 from .._core.tensor import Tensor, wrap
 from .._dispatch.keys import BACKENDS, INFERENCE_MASK, DispatchKey, changed_modes, modes
@@ -41,7 +42,7 @@ def _as_strided(self: Tensor, size: tuple[int, ...], stride: tuple[int, ...], st
     if storage_offset < 0:
         raise RuntimeError(f"Tensor: invalid storage offset {storage_offset}")
     itemsize = self._array.itemsize
-    if 0 not in size and self._device is not META:
+    if 0 not in size and has_elements(self):
         needed = itemsize * (storage_offset + 1 + sum([s * (n - 1) for n, s in zip(size, stride, strict=True)]))
         nbytes = self._shared_storage().nbytes()
         if needed > nbytes:
@@ -54,8 +55,7 @@ def _places(like: Tensor, size: Sequence[int], stride: Sequence[int], offset: in
     places = np.array(offset)
     for n, step in zip(size, stride, strict=True):
         places = np.add.outer(places, np.arange(n) * step)
-    made = wrap(places.reshape(-1))
-    return made if like._device is CPU else made.to(like._device)
+    return wrap(places.reshape(-1)).to(like._device)
 
 
 def _lies_apart(size: Sequence[int], stride: Sequence[int]) -> bool:

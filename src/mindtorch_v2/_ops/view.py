@@ -5,16 +5,16 @@ They are on the path of every index expression, so they are written without gene
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from numpy import ndarray
 
-from .._core.device import channels_last, contiguous_format, memory_format, preserve_format
+from .._core.elements import is_c_contiguous, is_contiguous, type_text
 from .._core.geometry import contiguous_strides, wrapped_dim
 from .._core.tensor import Tensor
 from .._core.warn import warn_once
-from .._dispatch.argument_checks import expected, takes
+from .._dispatch.argument_checks import takes
 from .._dispatch.callers import call_bound
 from .._dispatch.registry import registry
 from ._declare.aten import Aten
@@ -22,7 +22,7 @@ from ._declare.batch import Call, Result, called, inner, shifted, sized, spread
 from ._declare.composites import Composite
 from ._declare.families import moves
 from ._declare.op import composite, function_of, op
-from ._declare.rules import Spec, broadcast_shape, shape_text, type_text
+from ._declare.rules import Spec, broadcast_shape, shape_text
 from ._declare.samples import case, cases, error, t
 from ._declare.view_family import view
 
@@ -92,22 +92,6 @@ def chunked_strides(shape: tuple[int, ...], strides: tuple[int, ...], size: tupl
     return tuple(made) if at == -1 else None
 
 
-def is_c_contiguous(array: Any) -> bool:
-    return array.flags.c_contiguous if array.__class__ is ndarray else _is_dense(array, range(array.ndim - 1, -1, -1))
-
-
-def _is_dense(array: Any, order: Iterable[int]) -> bool:
-    """Whether the dimensions, innermost first, lie in each other without gaps."""
-    step = array.itemsize
-    for d in order:
-        n = array.shape[d]
-        if n != 1:
-            if array.strides[d] != step:
-                return False
-            step *= n
-    return True
-
-
 def _view(self: Tensor, size: tuple[int, ...]) -> Geometry:
     array = self._array
     size = resolved_size(size, array.size)
@@ -161,7 +145,7 @@ _reshape_alias = function_of(op(
                          error(RuntimeError, "shape '[4, 2]' is invalid for input of size 6", t(2, 3), (4, 2))))
 def _reshape(self, shape):
     array = self._array
-    if array.flags.c_contiguous if array.__class__ is ndarray else self.is_contiguous():
+    if is_c_contiguous(array):
         return self.view(shape)
     shape = resolved_size(shape, array.size)
     if viewed_strides(array, shape) is None:
@@ -621,22 +605,6 @@ for _name, _property in (("T", _numpy_transpose), ("H", _hermitian), ("mT", _tra
 
 
 # contiguity ----------------------------------------------------------------------------------------------------------
-
-
-def is_contiguous(self: Tensor, *, memory_format: memory_format = contiguous_format) -> bool:
-    """Whether the elements lie densely in the order of a memory format."""
-    array = self._array
-    if memory_format.__class__ is not contiguous_format.__class__:
-        raise TypeError(expected("is_contiguous", "memory_format", "torch.memory_format", memory_format))
-    if memory_format is contiguous_format or memory_format is preserve_format:
-        if array.__class__ is ndarray:
-            return array.flags.c_contiguous
-        known = getattr(getattr(array, "layout", None), "contiguous", None)  # on devices that keep it
-        return known if known is not None else not array.size or is_c_contiguous(array)
-    spatial = 2 if memory_format is channels_last else 3
-    if array.ndim != spatial + 2:
-        return False
-    return _is_dense(array, (1, *range(spatial + 1, 1, -1), 0))
 
 
 @takes("is_set_to(Tensor self, Tensor tensor)")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._core.geometry import strided_array
 from . import convolution, lapack, matrices
 from .blocks import in_blocks
 from .bound import at_least, at_most
@@ -59,6 +60,7 @@ class Namespace:
     summed_rows = staticmethod(summed_rows)
     bag_sums = staticmethod(bag_sums)
     by_rows = staticmethod(by_rows)
+    uninitialised = staticmethod(strided_array)
     lapack = lapack
     dot = staticmethod(matrices.dot)
     matmul = staticmethod(matrices.matmul)
@@ -71,6 +73,13 @@ class Namespace:
         from .kernels.resample import map_along
 
         return map_along
+
+    @functools.cached_property
+    def spaced(self) -> Any:
+        """Numbers from one to another in equal steps, by a compiled kernel."""
+        from .kernels.fill import spaced
+
+        return spaced
 
     @functools.cached_property
     def fft(self) -> Any:

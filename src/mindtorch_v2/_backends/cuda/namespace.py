@@ -232,11 +232,11 @@ class Namespace:
     # what CuPy lacks or spells in another way ------------------------------------------------------------------
 
     def uninitialised(self, shape: Sequence[int], kind: np.dtype, strides: Sequence[int] | None) -> Any:
-        """An array of any geometry; strides in bytes."""
+        """An array of any geometry; strides in elements."""
         if strides is None or 0 in shape:
             return cupy.empty(tuple(shape), kind)
-        span = kind.itemsize + sum(s * (n - 1) for s, n in zip(strides, shape, strict=True))
-        return as_strided(cupy.empty(span // kind.itemsize, kind), tuple(shape), tuple(strides))
+        span = 1 + sum(s * (n - 1) for s, n in zip(strides, shape, strict=True))
+        return as_strided(cupy.empty(span, kind), tuple(shape), tuple([s * kind.itemsize for s in strides]))
 
     def asarray(self, value: Any, dtype: Any = None, order: Any = None) -> Any:
         made = cupy.asarray(value, dtype)

@@ -9,7 +9,18 @@ from ..._backends.interface import Backend, named_kernel
 from ..._core.geometry import contiguous_strides
 from ..._core.tensor import Tensor
 from ..._dispatch.callers import compile_function
-from ..._dispatch.keys import BACKENDS, CPU_MASK, FUNC_MASK, PYTHON_MASK, VIEW_MASK, DispatchKey, changed_modes, modes
+from ..._dispatch.keys import (
+    BACKENDS,
+    DESCRIBED,
+    FUNC_MASK,
+    HOST,
+    HOST_MASK,
+    PYTHON_MASK,
+    VIEW_MASK,
+    DispatchKey,
+    changed_modes,
+    modes,
+)
 from ..._dispatch.registry import Operator, PerKeys
 from ..._dispatch.schema import NUMBERS
 from .families import ArrayFamily, Family, Pointwise, Writes, finishing, result_of
@@ -26,7 +37,7 @@ class Composite(Family):
 
     def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
         made: dict[DispatchKey, Any] = dict.fromkeys(BACKENDS, PerKeys(self._remembering_views))
-        return made | {DispatchKey.CPU: PerKeys(self._planned), DispatchKey.Meta: self.function,
+        return made | {HOST: PerKeys(self._planned), DESCRIBED: self.function,
                        DispatchKey.FuncTorch: self.function}
 
     def _remembering_views(self, operator: Operator, mask: int) -> Callable:
@@ -36,7 +47,7 @@ class Composite(Family):
 
     def _planned(self, operator: Operator, mask: int) -> Callable:
         """The kernel of calls on the CPU with these keys: the function, or what looks for plans first."""
-        if mask & ~VIEW_MASK != CPU_MASK or not can_be_planned(operator):
+        if mask & ~VIEW_MASK != HOST_MASK or not can_be_planned(operator):
             return self.function
         if operator.plans is None:
             make = functools.partial(composite_plan, operator, self.function)

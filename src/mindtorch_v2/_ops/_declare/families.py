@@ -16,10 +16,9 @@ from ..._backends.interface import (
     Backend,
     accelerator_among,
     backend_for,
-    backend_of,
+    host,
     parameters_of,
 )
-from ..._core.device import CPU
 from ..._core.dtype import (
     COMPLEX,
     COMPUTE,
@@ -35,6 +34,7 @@ from ..._core.dtype import (
     float32,
     get_default_dtype,
 )
+from ..._core.elements import on_host
 from ..._core.tensor import Tensor, wrap, wrap_meta
 from ..._dispatch.callers import call_bound, compile_function
 from ..._dispatch.keys import (
@@ -87,7 +87,7 @@ def with_numbers_moved(args: Sequence[Any], kind: str) -> Sequence[Any] | None:
     tensors = [v for v in args if hasattr(v, "_array")]
     target = next((v._device for v in tensors if v._device.type == kind), None)
     strays = [v for v in tensors if v._device.type != kind]
-    if target is None or any(v._array.shape or v._device is not CPU for v in strays):
+    if target is None or any(v._array.shape or not on_host(v) for v in strays):
         return None
     return [v.to(target) if any(v is stray for stray in strays) else v for v in args]
 
@@ -217,7 +217,7 @@ class ArrayFamily(Family):
     def array_call(self, operator: Operator, args: Sequence[Any], made: Any) -> tuple[Callable, Sequence[int]] | None:
         if type(self).kernel is not ArrayFamily.kernel and not self.only_arrays:
             return None
-        call, scope = self._array_expression(operator, backend_of("cpu"), "{}", widen=self._widens(args), prepared=True)
+        call, scope = self._array_expression(operator, host(), "{}", widen=self._widens(args), prepared=True)
         scope |= {"finished": finished_array, "result_of": lambda _, arrays: arrays,
                   "gathered": lambda *arrays: arrays, "__opname__": f"{operator.name} prepared"}
         return _prepared(operator.schema, call, "array", scope)(tried(self.infer, *args)), range(len(args))
@@ -287,9 +287,7 @@ def moves(infer: Callable, array: Callable, *, inplace: bool = False) -> ArrayFa
 
 def finished_array(array: Any, spec: Spec) -> np.ndarray:
     """What an array function made, as an ndarray of the type that was inferred."""
-    if array.__class__ is not _ndarray:
-        array = np.asarray(array)
-    kind = spec.dtype.np
+    array, kind = np.asarray(array), spec.dtype.np
     return array if array.dtype is kind or array.dtype == kind else cast(array, kind)
 
 
@@ -531,7 +529,7 @@ class Pointwise(Family):
         kinds = {t.dtype for t in operands if isinstance(t, Tensor)}
         numbers = [t for t in operands if not isinstance(t, Tensor)]
         own = type(self)
-        if made._array.size >= _MANY and backend_of("cpu").compiled_pointwise(operator, self, False) is not None:
+        if made._array.size >= _MANY and host().compiled_pointwise(operator, self, False) is not None:
             return None  # the kernel is compiled, and runs on all cores
         if len(kinds) != 1 or (own.kernel, own.computed) != (Pointwise.kernel, Pointwise.computed):
             return None
@@ -539,7 +537,7 @@ class Pointwise(Family):
         if not self.is_plain(kind) or any(n.__class__ not in (int, float) or kind.category != FLOAT for n in numbers):
             return None
         at: Sequence[int] = range(len(args))
-        function: Callable = functools.partial(self.compute, backend_of("cpu").xp)
+        function: Callable = functools.partial(self.compute, host().xp)
         if self.ufunc is not None and all(value is a.default for a, value in others):
             function, at = getattr(np, self.ufunc, function), operand_positions(operator.schema)
         return checked_call(function, at, args, made)
@@ -647,7 +645,7 @@ class Writes(Family):
         return kernel
 
     def described(self, operator: Operator) -> Callable:
-        return self.kernel(operator, backend_of("meta"))
+        return self.kernel(operator, Backend())
 
 
 writes = Writes

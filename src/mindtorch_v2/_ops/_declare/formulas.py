@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from ..._autograd.node import VersionCounter
-from ..._backends.interface import backend_of
+from ..._backends.interface import host
 from ..._core.dtype import bool_, complex64, complex128, float32, float64, int32, int64
 from ..._core.tensor import wrap
-from ..._dispatch.keys import CPU_MASK, FUNC_MASK, RECORDING_MASK, UNRECORDED_MASKS, modes
+from ..._dispatch.keys import FUNC_MASK, HOST_MASK, RECORDING_MASK, UNRECORDED_MASKS, modes
 from ..._dispatch.registry import Operator
 from ..._dispatch.schema import Schema
 from .families import Pointwise
@@ -80,7 +80,7 @@ class _Arrays:
     """The host's functions of arrays, and operators that formulas use by their names."""
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(backend_of("cpu").xp, name)
+        value = getattr(host().xp, name)
         setattr(self, name, value)
         return value
 
@@ -137,7 +137,7 @@ def on_arrays(compute: Callable, version: int = 0) -> Callable:
             arrays, kind = [], None
             for value in values:
                 if value.__class__ not in _NO_TENSORS:
-                    if value._keys & ~RECORDING_MASK != CPU_MASK:
+                    if value._keys & ~RECORDING_MASK != HOST_MASK:
                         break
                     value = value._array
                     if value.size > _SMALL:
@@ -181,7 +181,7 @@ def elementwise(compute: Callable) -> Callable:
             except KeyError:
                 kernel, tensors = known[kinds] = _loop(compute, values)
             for i in tensors:
-                if values[i]._keys & ~RECORDING_MASK != CPU_MASK or values[i]._array.dtype not in _UNROUNDED:
+                if values[i]._keys & ~RECORDING_MASK != HOST_MASK or values[i]._array.dtype not in _UNROUNDED:
                     break
             else:
                 return kernel(*values)
@@ -208,5 +208,5 @@ def _loop(compute: Callable, values: Sequence[Any]) -> tuple[Callable, tuple[int
     whole = len(given) == count
     family = Pointwise(compute if whole else filled)
     operator.declaration = Declaration(operator, family, {}, None, None)
-    kernel = family.kernel(operator, backend_of("cpu"))
+    kernel = family.kernel(operator, host())
     return kernel if whole else lambda *every: kernel(*[value for value in every if value is not None]), tensors

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from ..._autograd.node import NotDerived
 from ..._autograd.views import WRITE_TO_INFERENCE, check_inplace, rebase
 from ..._backends.interface import backend_of
-from ..._core.device import CPU, channels_last, channels_last_3d, device
+from ..._core.device import channels_last, channels_last_3d, device
 from ..._core.dtype import FLOAT, can_cast, dtype, get_default_dtype
 from ..._core.geometry import contiguous_strides
 from ..._core.tensor import Tensor
@@ -138,7 +138,7 @@ def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
                            _TEXTS["exact"].format(c_made=c_name(asked), c_given=c_name(targets[0].dtype)))
     if (rule.types == "any" or makes) and at is not None and asked is None:  # `out` says in which type to compute
         values = [*values[:at], targets[0].dtype, *values[at + 1 :]]
-    if makes and targets[0]._device is not CPU:
+    if makes:
         values = _made_there(operator, values, targets[0])
     for target in targets:
         if target._keys & SPARSE_MASK:

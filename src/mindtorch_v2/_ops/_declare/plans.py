@@ -24,14 +24,16 @@ from ..._backends.interface import backend_of
 from ..._core import planning
 from ..._core.device import CPU, META
 from ..._core.dtype import WIDER
+from ..._core.elements import is_host_array
 from ..._core.planning import Unplannable, planners
 from ..._core.settled import is_settled
 from ..._core.tensor import Tensor, _disabled_torch_function_impl, wrap_meta
 from ..._dispatch.callers import compile_function
 from ..._dispatch.keys import (
-    CPU_MASK,
+    DESCRIBED,
+    DESCRIBED_MASK,
     DUAL_MASK,
-    META_MASK,
+    HOST_MASK,
     PLAN_MASK,
     REQUIRES_GRAD,
     UNRECORDED_MASKS,
@@ -98,7 +100,7 @@ def _is_plain(tensor: Any) -> bool:
     """Whether an operand is a CPU tensor that nothing records, nor its base; or a number, or none."""
     if tensor is None or tensor.__class__ in NUMBERS:
         return True
-    return not tensor._keys & ~(CPU_MASK | VIEW_MASK) and (tensor._base is None or not tensor._base._keys & _WAKING)
+    return not tensor._keys & ~(HOST_MASK | VIEW_MASK) and (tensor._base is None or not tensor._base._keys & _WAKING)
 
 
 def _absent(argument: Argument) -> list[str]:
@@ -120,7 +122,7 @@ def _plainness(argument: Argument) -> str:
     if argument.is_list:
         return f"all(map(_is_plain, {name} or ()))"
     base = f"({name}._base is None or not {name}._base._keys & {_WAKING})"
-    return f"({' or '.join([*_absent(argument), f'not {name}._keys & {~(CPU_MASK | VIEW_MASK)} and {base}'])})"
+    return f"({' or '.join([*_absent(argument), f'not {name}._keys & {~(HOST_MASK | VIEW_MASK)} and {base}'])})"
 
 
 def _no_plan(*args: Any) -> None:
@@ -166,7 +168,7 @@ class Planned:
         each, usual = list(map(_plainness, tensors)), "not _unusual.threads or _modes.masks in _MASKS"
         plain = f"({' and '.join(each)})"
         if not mask & VIEW_MASK and not any(a.is_list for a in tensors):  # mostly they have no key but the CPU's
-            plain = f"(not ({' | '.join(map(_keys_of, tensors))}) & {~CPU_MASK} or {plain})"
+            plain = f"(not ({' | '.join(map(_keys_of, tensors))}) & {~HOST_MASK} or {plain})"
         condition = f"({usual}) and {plain}" if mask & VIEW_MASK else f"{usual} and {plain}"
         lines = [f"if {condition}:", *("    " + line for line in self._looking_up())]
         made: Any = self._kernel(lines, {"__opname__": f"{self.operator.name} planned", "__name__": __name__})
@@ -267,7 +269,7 @@ class Planned:
         schema = self.operator.schema
         name, names = schema.base_name, ", ".join(schema.names)
         keys = " | ".join(_keys_of(schema.arguments[i]) for i in constants)
-        source = f"def {name}({names}):\n    return (_plan if not ({keys}) & {~CPU_MASK} else _general)({names})\n"
+        source = f"def {name}({names}):\n    return (_plan if not ({keys}) & {~HOST_MASK} else _general)({names})\n"
         scope = {"_plan": plan, "_general": self.unplanned, "__opname__": f"{self.operator.name} constant"}
         return compile_function(name, source, {**scope, "NUMBERS": NUMBERS, "__name__": __name__})
 
@@ -313,7 +315,7 @@ def twin_of(value: Any) -> Any:
         return value
     if isinstance(value, Tensor):
         array = value._array
-        if array.__class__ is not np.ndarray or not array.size:
+        if not is_host_array(array) or not array.size:
             raise Unplannable
         return _as_twin(wrap_meta(array.shape, array.dtype, array.strides))
     return tuple(map(twin_of, value)) if value.__class__ in (tuple, list) else value
@@ -325,7 +327,7 @@ def holds_halves(twins: Any) -> bool:
 
 
 def _as_twin(tensor: Any) -> Any:
-    tensor._keys, tensor._device, tensor.__class__ = META_MASK | tensor._keys & VIEW_MASK, CPU, Twin
+    tensor._keys, tensor._device, tensor.__class__ = DESCRIBED_MASK | tensor._keys & VIEW_MASK, CPU, Twin
     return tensor
 
 
@@ -426,7 +428,7 @@ class Recorder:
             return value
         known = self.numbers.get(id(value))
         if known is None:
-            if value._array.__class__ is not np.ndarray:
+            if not is_host_array(value._array):
                 raise Unplannable
             known = self._numbered(value)
             self.constants[known] = self.computed[known] = value
@@ -441,8 +443,8 @@ class Recorder:
         if schema.writes and (slots[0] in self.constants or self._root(args[0]) in self.inputs):
             raise Unplannable
         with changed_modes(include=0):
-            made = operator.lookup(META_MASK)(*[META if value is CPU else value for value in twins])
-            computed = operator.lookup(CPU_MASK)(*_mapped(self._value, slots))
+            made = operator.lookup(DESCRIBED_MASK)(*[META if value is CPU else value for value in twins])
+            computed = operator.lookup(HOST_MASK)(*_mapped(self._value, slots))
         for tensor, known in zip(_each(made), _each(computed), strict=True):
             if isinstance(tensor, Tensor) and id(tensor) not in self.numbers:
                 self.computed[self._numbered(_as_twin(tensor))] = known
@@ -465,7 +467,7 @@ class Recorder:
 
 def _recording_kernel(operator: Operator) -> Callable:
     if operator.is_composite:
-        return operator.kernels[DispatchKey.Meta]
+        return operator.kernels[DESCRIBED]
     return lambda *args: modes.__dict__["plan_recorder"].run(operator, args)
 
 
@@ -535,7 +537,7 @@ def checked_call(
     except Exception:
         return None
     wanted = made._array
-    if result.__class__ is not np.ndarray or result.dtype is not wanted.dtype:
+    if not is_host_array(result) or result.dtype is not wanted.dtype:
         return None
     return (function, at) if result.shape == wanted.shape and result.strides == wanted.strides else None
 
@@ -639,7 +641,7 @@ class _Writer:
         empty = any(isinstance(t, Tensor) and not t._array.size for t in _each((step.twins, step.made)))
         if not operator.schema.writes and self.shown.isdisjoint(slots) and not empty:
             call = operator.declaration.family.array_call(operator, step.twins, step.made)
-        form, function, args = "t", operator.lookup(CPU_MASK), step.args
+        form, function, args = "t", operator.lookup(HOST_MASK), step.args
         if call is not None:
             form, function, args = "a", call[0], tuple([step.args[i] for i in call[1]])
         line = f"{self._constant(function)}({', '.join([self._as(form, value) for value in args])})"

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..._core.deferred import Deferred
-from ..._core.device import CPU
 from ..._core.dtype import (
     BOOL,
     COMPUTE,
@@ -23,16 +22,13 @@ from ..._core.dtype import (
     of_number,
     promote_types,
 )
-from ..._core.geometry import channels_last_strides, contiguous_strides, element_strides, is_dense
-from ..._core.planning import refuse_in_plans
-from ..._core.storage import _NO_BYTES
+from ..._core.elements import on_host
+from ..._core.geometry import NO_BYTES, channels_last_strides, contiguous_strides, element_strides, is_dense
 from ..._core.tensor import Tensor
 from ..._core.warn import warn_once
 from ..._dispatch.keys import BACKEND_MASK, DUAL_MASK, FUNC_MASK, SPARSE_MASK, modes, unusual
 from ..._dispatch.levels import innermost
 from ..._dispatch.schema import NUMBERS
-
-_ndarray = np.ndarray
 
 
 class Spec(NamedTuple):
@@ -52,29 +48,10 @@ def c_name(kind: dtype) -> str:
     return CPP_NAMES.get(kind.name, kind.name)
 
 
-_WITH_TENSOR_TYPE = frozenset(("Half", "Float", "Double", "Char", "Byte", "Short", "Int", "Long"))
-
-
-def at_hand(array: Any) -> bool:
-    """Whether the elements can be looked at before a kernel runs: a device is not waited for."""
-    if array.__class__ is _ndarray:
-        return True
-    refuse_in_plans()
-    return False
-
-
 def warn_of_parts_lost(array: Any, kind: dtype) -> None:
     """Warns, once in a process, that a cast of these elements leaves their imaginary parts behind."""
     if array.dtype.kind == "c" and kind.category in (INT, FLOAT) and array.size:
         warn_once("Casting complex values to real discards the imaginary part", 6)
-
-
-def type_text(tensor: Tensor) -> str:
-    """How errors call a tensor's device and type: `torch.FloatTensor`, but `CPUBoolType`."""
-    kind, where = tensor.dtype.scalar_name, tensor._device.type
-    if where in ("cpu", "cuda") and kind in _WITH_TENSOR_TYPE:
-        return f"torch.{'cuda.' if where == 'cuda' else ''}{kind}Tensor"
-    return f"{where.upper() if where != 'meta' else 'Meta'}{kind}Type"
 
 
 def records(tensor: Any) -> bool:
@@ -151,7 +128,7 @@ def pointwise_strides(shape: tuple[int, ...], operands: Sequence[Any]) -> tuple[
     given = [_NUMBER_GEOMETRY if t.__class__ in NUMBERS else (t._array.shape, element_strides(t._array))
              for t in operands]
     tensors = [t for t in operands if t.__class__ not in NUMBERS]
-    if any(t._array.dtype is not tensors[0]._array.dtype for t in tensors) and tensors[0]._device is CPU:
+    if any(t._array.dtype is not tensors[0]._array.dtype for t in tensors) and on_host(tensors[0]):
         common = common_dtype(operands).np
         given = [geometry if t.__class__ in NUMBERS or t._array.dtype == common else _cast_geometry(*geometry)
                  for t, geometry in zip(operands, given, strict=True)]
@@ -381,7 +358,7 @@ def laid_out(array: np.ndarray, operands: Sequence[Any]) -> np.ndarray:
     order = sorted(range(array.ndim), key=lambda d: -strides[d])
     made = np.empty([shape[d] for d in order], array.dtype).transpose(np.argsort(order))
     if element_strides(made) != strides:  # a dimension of size 1, or one of size 0
-        buffer = made.reshape(-1) if made.size else _NO_BYTES
+        buffer = made.reshape(-1) if made.size else NO_BYTES
         made = np.ndarray(shape, array.dtype, buffer, 0, tuple([s * array.itemsize for s in strides]))
     made[...] = array
     return made

@@ -7,6 +7,7 @@ import numpy as np
 
 from ..._backends.interface import Backend
 from ..._core.dtype import REDUCED
+from ..._core.elements import at_hand
 from ..._core.tensor import Tensor, wrap
 from ..._core.warn import warn
 from ..._dispatch.callers import compile_function
@@ -15,7 +16,7 @@ from ..._dispatch.schema import Schema
 from ..copy import preserved_strides, uninitialised
 from .families import Family, meta_of, operand_positions
 from .plans import Planned, can_be_planned, tried, twin_of
-from .rules import Spec, at_hand, check_operands, check_writable, is_expanded, overlaps_itself, shape_text
+from .rules import Spec, check_operands, check_writable, is_expanded, overlaps_itself, shape_text
 
 LITTLE = 4096  # up to so many elements, rows are added one by one; above, computing their cells pays
 

@@ -7,11 +7,12 @@ import numpy as np
 
 from ..._autograd.node import VersionCounter
 from ..._autograd.views import MULTI_OUTPUT, WAKING, creation_now, wake
+from ..._core.elements import is_host_array
 from ..._core.geometry import contiguous_strides
 from ..._core.planning import Unplannable, plans
 from ..._core.tensor import Tensor, tracked_view
 from ..._dispatch.callers import call_bound, compile_function
-from ..._dispatch.keys import BACKENDS, VIEW_MASK, DispatchKey, modes, unusual
+from ..._dispatch.keys import BACKENDS, HOST, VIEW_MASK, DispatchKey, modes, unusual
 from ..._dispatch.registry import Lazy, Operator
 from ..._dispatch.schema import Argument
 from .families import Family
@@ -104,7 +105,7 @@ class View(Family):
 
         kernel = many if self.several else one
         operator.fallthrough.add(DispatchKey.ADInplaceOrView)  # these look for themselves whether a view woke up
-        return dict.fromkeys(BACKENDS, kernel) | {DispatchKey.CPU: Lazy(lambda: self._on_cpu(operator, kernel))}
+        return dict.fromkeys(BACKENDS, kernel) | {HOST: Lazy(lambda: self._on_cpu(operator, kernel))}
 
     def _geometry_of_layout(self, twins: Sequence[Any]) -> Any:
         """What `geometry` gives for twins; Unplannable if that depends on where in its storage a tensor begins."""
@@ -126,7 +127,7 @@ class View(Family):
 
         def remember(key: tuple | None, source: Tensor, *args: Any) -> Any:
             made = general(source, *args)
-            if key is not None and key not in known and source._array.__class__ is _ndarray:
+            if key is not None and key not in known and is_host_array(source._array):
                 if len(known) >= 256:
                     known.clear()
                 known[key] = found_out(source, args)

@@ -4,10 +4,8 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from ..._core.device import META
 from ..._core.dtype import COMPUTE, FLOAT, dtype
+from ..._core.elements import has_elements, is_host_array
 from ..._core.geometry import contiguous_strides
 from ..._core.tensor import Tensor
 from ..._dispatch.levels import innermost
@@ -121,10 +119,10 @@ _FAILURES = {
 def check_info(name: str, info: Any) -> None:
     """Raises for the first matrix of a stack that has a code; `info` is a tensor or an array."""
     array = getattr(info, "_array", info)
-    if array.__class__ is np.ndarray and not (array.any() if array.ndim else array):
+    if is_host_array(array) and not (array.any() if array.ndim else array):
         return
     info = innermost(info)
-    if getattr(info, "_device", None) is META or not info.any():
+    if hasattr(info, "_device") and not has_elements(info) or not info.any():
         return
     codes = info.reshape(-1).tolist()
     at = next(i for i, code in enumerate(codes) if code)
@@ -138,7 +136,7 @@ def check_info(name: str, info: Any) -> None:
 
 def check_gauge(phases: Any, text: str) -> None:
     """Raises where a loss depends on the phase of complex vectors, which no decomposition determines."""
-    if phases.dtype.is_complex and phases._device is not META:
+    if phases.dtype.is_complex and has_elements(phases):
         imaginary = innermost(phases).detach().imag
         if not imaginary.allclose(imaginary.new_zeros(()), 1e-2, 1e-2):
             raise RuntimeError(text)

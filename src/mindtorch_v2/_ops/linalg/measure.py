@@ -5,8 +5,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..._core.device import META
 from ..._core.dtype import BOOL, COMPUTE, FLOAT, dtype, promote_types
+from ..._core.elements import has_elements
 from ..._core.geometry import wrapped_dim
 from ..._core.tensor import Tensor
 from ..._dispatch.argument_checks import expected
@@ -52,7 +52,7 @@ def _det_spec(A: Tensor) -> Spec:
 def _det_grad(grad: Any, A: Any, result: Any) -> Any:
     """The gradient is the matrix of cofactors; where A is singular, that is made of its singular values."""
     regular = result != 0
-    if A._device is META or not anywhere(~regular):
+    if not has_elements(A) or not anywhere(~regular):
         return _scaled_inverse(A, grad * result.conj())
     if not A.dim() > 2 or A._keys & FUNC_MASK:
         return _cofactors(A, grad)

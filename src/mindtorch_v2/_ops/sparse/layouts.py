@@ -11,8 +11,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..._core.device import CPU, layout, sparse_coo, strided
+from ..._backends.interface import backend_for
+from ..._core.device import layout, sparse_coo, strided
 from ..._core.dtype import dtype, get_default_dtype
+from ..._core.elements import at_hand
 from ..._core.sparse import (
     BLOCKED,
     BY_ROWS,
@@ -32,14 +34,14 @@ from ..._core.sparse import (
 from ..._core.tensor import Tensor, wrap
 from ..._dispatch.argument_checks import expected
 from ..._dispatch.callers import call_bound
-from ..._dispatch.keys import DispatchKey
-from ..._dispatch.registry import Operator, PerOperator, registry
+from ..._dispatch.keys import BACKENDS, DispatchKey
+from ..._dispatch.registry import Lazy, Operator, PerOperator, registry
 from .. import random  # noqa: F401 - declares randn_like
 from .._declare.families import Family
 from .._declare.op import composite, function_of, op
-from .._declare.rules import Spec, at_hand, check_result_fits, shape_text
+from .._declare.rules import Spec, check_result_fits, shape_text
 from ..create import sparse_factories
-from . import on_device
+from . import by_operators
 
 cat, empty_like, zeros = (function_of(registry.get(name)) for name in ("cat", "empty_like", "zeros"))
 
@@ -83,18 +85,23 @@ class Layouts(Family):
     changes_layout = True
 
     def __init__(self, coo: Callable | None = None, compressed: Callable | None = None,
-                 dense: Callable | None = None, cuda: Callable | None = None) -> None:
-        self.by_key = {DispatchKey.CPU: dense, DispatchKey.SparseCPU: coo, DispatchKey.SparseCsrCPU: compressed,
-                       DispatchKey.CUDA: cuda}
+                 dense: Callable | None = None, on_devices: bool = False) -> None:
+        self.dense, self.on_devices = dense, on_devices  # whether devices with arrays take the kernel of dense tensors
+        self.by_layout = dict(zip(LAYOUT_KEYS, (coo, compressed), strict=True))
 
     def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
-        keys = (DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.Meta, DispatchKey.NPU, *LAYOUT_KEYS)
-        return {key: _of_host(self.by_key.get(key) or refusal(operator, key.name), key) for key in keys}
+        sparse = {key: _of_host(kernel or refusal(operator, key.name)) for key, kernel in self.by_layout.items()}
+        return {key: Lazy(functools.partial(self._kernel_of_dense, key, operator)) for key in BACKENDS} | sparse
+
+    def _kernel_of_dense(self, key: DispatchKey, operator: Operator) -> Callable:
+        backend = backend_for(key)
+        served = backend.direct or self.on_devices and backend.xp is not None
+        return self.dense if served and self.dense is not None else refusal(operator, key.name)
 
 
-def _of_host(kernel: Callable, key: DispatchKey = DispatchKey.SparseCPU) -> Callable:
+def _of_host(kernel: Callable) -> Callable:
     """A kernel that looks at arrays, with a refusal of sparse tensors that are on a device."""
-    if key not in LAYOUT_KEYS or getattr(kernel, "composed", False) or kernel in _ON_DEVICES:
+    if getattr(kernel, "composed", False) or kernel in _ON_DEVICES:
         return kernel
 
     @functools.wraps(kernel)
@@ -296,7 +303,7 @@ def _to_dense_grad(grad: Tensor, self: Tensor, masked_grad: bool | None) -> Tens
 def _dense_of(self: Tensor, masked_grad: bool | None) -> Tensor:
     if at_hand(self._array.values._array):
         return wrap(dense_array(self))
-    return on_device.dense_of(self._array)
+    return by_operators.dense_of(self._array)
 
 
 _ON_DEVICES.append(_dense_of)
@@ -361,7 +368,7 @@ def _from_dense(self: Tensor, layout: layout, sparse_dim: int | None, dense_dim:
         dims = batch + 2
         _check_blocks(name, array.shape, blocksize, batch)
     if not at_hand(array):
-        return on_device.from_dense(self, layout, dims, batch)
+        return by_operators.from_dense(self, layout, dims, batch)
     filled = (self != 0)._array.any(tuple(range(dims, ndim)))
     places = np.stack(filled.nonzero()) if dims else np.empty((0, int(filled)), np.int64)
     rows = array[tuple(places)] if dims else array[None][: int(filled)]
@@ -395,7 +402,7 @@ def _refuse_blocks(name: str, array: SparseArray, kind: layout, blocksize: Seque
 
 _TO_SPARSE = op("_to_sparse(Tensor self, Layout layout, int? sparse_dim=None, int? dense_dim=None, int[2]? "
                 "blocksize=None) -> Tensor", public="",
-   kernel=Layouts(_from_sparse, _from_sparse, _from_dense, _from_dense),
+   kernel=Layouts(_from_sparse, _from_sparse, _from_dense, on_devices=True),
    grad=dict(self=lambda grad, self: as_layout(grad, self)))
 
 
@@ -454,7 +461,7 @@ op("sparse_mask(Tensor self, Tensor mask) -> Tensor", public="Tensor",
 
 
 def _copied(self: Tensor, kind: dtype | None, where: Any) -> Tensor:
-    if where is not None and where != CPU:
+    if where is not None and where != self._device:
         raise NotImplementedError(f"sparse tensors live on the CPU only, not on {where}")
     array = self._array
     values = array.values.clone() if kind is None else array.values.to(kind, copy=True)

@@ -7,6 +7,7 @@ import numpy as np
 
 from ..._core.device import strided
 from ..._core.dtype import int64
+from ..._core.elements import has_elements
 from ..._core.geometry import wrapped_dim
 from ..._core.sparse import BLOCKED, LAYOUT_NAMES, TRANSPOSED, SparseArray, coo, wrap_sparse
 from ..._core.tensor import Tensor, wrap
@@ -112,7 +113,7 @@ def _unsqueezed(self: Tensor, dim: int) -> Tensor:
 def _index_selected(self: Tensor, dim: int, index: Tensor) -> Tensor:
     if index.dim() != 1 or index.layout is not strided or index.dtype is not int64:
         raise IndexError("index_select() argument index must be 1-D strided (non-sparse) long-tensor.")
-    if index.is_meta:
+    if not has_elements(index):
         refuse_backend("aten::index_select", "SparseMeta", self)
     array, dim = self._array, wrapped_dim(dim, self.dim())
     shape = (*array.shape[:dim], index.numel(), *array.shape[dim + 1 :])
