@@ -78,9 +78,10 @@ class Recorder:
                 entry.sequence = result._edge[0].seq if result._edge[1] >= 0 else -1
             if self.memory and result._base is None and not any(result is a for a in args):
                 entry.memory = result._array.nbytes
-            count = _FLOPS.get(operator.name) if self.flops else None
-            if count is not None:
-                entry.flops = count(entry.shapes, result._array.shape)
+            flops = getattr(operator.declaration, "flops", None) if self.flops else None
+            if flops is not None and flops.by != "counter":
+                shapes = [tuple(a._array.shape) if hasattr(a, "_keys") else a for a in args]
+                entry.flops = flops.count(*shapes, out_shape=result._array.shape)
 
     def watch(self, task: Any) -> None:
         """Lets a backward pass run each node inside the two entries that PyTorch writes for it."""
@@ -153,25 +154,6 @@ def _callers() -> list[str]:
             frames.append(f"{frame.f_code.co_filename}({frame.f_lineno}): {frame.f_code.co_name}")
         frame = frame.f_back  # type: ignore[assignment]
     return frames
-
-
-def _product(shape: Sequence[int]) -> int:
-    count = 1
-    for length in shape:
-        count *= length
-    return count
-
-
-# operator -> (shapes of the arguments, the result's shape) -> floating point operations
-_FLOPS: dict[str, Callable[[list, Sequence[int]], int]] = {
-    "aten::mm": lambda shapes, result: 2 * _product(result) * shapes[0][-1],
-    "aten::bmm": lambda shapes, result: 2 * _product(result) * shapes[0][-1],
-    "aten::addmm": lambda shapes, result: 2 * _product(result) * shapes[1][-1],
-    "aten::baddbmm": lambda shapes, result: 2 * _product(result) * shapes[1][-1],
-    "aten::convolution": lambda shapes, result: 2 * _product(result) * _product(shapes[1][1:]),
-    "aten::add": lambda shapes, result: _product(result),
-    "aten::mul": lambda shapes, result: _product(result),
-}
 
 
 def _recorded(operator: Operator, below: Callable, mask: int) -> Callable:

@@ -11,7 +11,8 @@ import mindtorch_v2
 from mindtorch_v2._dispatch.schema import MISSING
 from mindtorch_v2._ops._declare.op import DECLARATIONS, Declaration
 
-BACKENDS = pathlib.Path(mindtorch_v2.__file__).parent / "_backends"
+PACKAGE = pathlib.Path(mindtorch_v2.__file__).parent
+BACKENDS = PACKAGE / "_backends"
 NAMED = [
     (device, name, declaration) for declaration in DECLARATIONS.values() for device, name in declaration.kernels.items()
 ]
@@ -117,16 +118,78 @@ BEHIND = {
     "lstm": ["_recurrent_layer", "_recurrent_layer_backward"],
     "scaled_dot_product_attention": ["_attention", "_attention_backward"],
 }
+TABLE = [
+    (name, family, *(cell.strip(" `") for cell in cells.split("|")))
+    for name, family, cells in re.findall(
+        r"^\| (\w+) \| `([\w/]+\.py)` \|(.*)\|$",
+        (pathlib.Path(__file__).parents[2] / "docs" / "architecture.md").read_text(), re.MULTILINE)
+]
 
 
-def test_the_documentation_says_where_operators_are_defined():
-    text = (pathlib.Path(__file__).parents[2] / "docs" / "architecture.md").read_text()
-    rows = re.findall(r"^\| (\w+) \| `([\w/]+\.py)` \|(.*)\|$", text, re.MULTILINE)
-    assert len(rows) == 12
-    for name, family, cells in rows:
-        told = dict(zip(("cpu", "cuda", "npu"), (cell.strip(" `") for cell in cells.split("|")), strict=True))
-        found = [d for d in DECLARATIONS.values() if d.operator.schema.base_name in (name, *BEHIND.get(name, ()))]
-        assert found and {d.module.partition("_ops.")[2] + ".py" for d in found} == {family}
-        named = [item for d in found for item in d.kernels.items()]
-        kernels = {(device, f"kernels/{kernel.partition('.')[0]}.py") for device, kernel in named}
-        assert kernels == {(device, file) for device, file in told.items() if file}, name
+COLUMNS = ("library", "cpu", "cuda", "npu", "sparse")
+
+
+def library_files(device: str, kernel: str) -> set[str]:
+    """The files of _kernels/library whose functions a kernel launches, itself or by what its module defines."""
+    module, _, function = kernel.partition(".")
+    file = BACKENDS / device / "kernels" / f"{module}.py"
+    known, libraries = definitions(file), {}
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").endswith("_kernels.library"):
+            libraries |= {name.asname or name.name: f"{name.name}.py" for name in node.names}
+    used, waiting = {function}, [function]
+    while waiting:
+        node = known.get(waiting.pop())
+        names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - used if node is not None else set()
+        used |= names
+        waiting += names
+    return {libraries[name] for name in used & libraries.keys()}
+
+
+def sparse_files(name: str) -> set[str]:
+    """The files that give an operator kernels for sparse layouts."""
+    calls = ((file, node) for file in (PACKAGE / "_ops" / "sparse").glob("*.py")
+             for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call))
+    return {file.name for file, node in calls if getattr(node.func, "id", "") == "serves"
+            and getattr(node.args[0], "value", None) == name}
+
+
+@pytest.mark.parametrize("row", TABLE, ids=[row[0] for row in TABLE])
+def test_the_documentation_says_where_operators_are_defined(row):
+    name, family, *cells = row
+    names = (name, *BEHIND.get(name, ()))
+    found = [d for d in DECLARATIONS.values() if d.operator.schema.base_name in names]
+    assert found and {d.module.partition("_ops.")[2] + ".py" for d in found} == {family}
+    named = [item for d in found for item in d.kernels.items()]
+    defined = {column: set() for column in COLUMNS}
+    for device, kernel in named:
+        defined[device].add(f"{kernel.partition('.')[0]}.py")
+        defined["library"] |= library_files(device, kernel)
+    defined["sparse"] = sparse_files(name)
+    assert defined == {column: {cell} if cell else set() for column, cell in zip(COLUMNS, cells, strict=True)}
+
+
+@functools.cache
+def said_in_the_package() -> list[tuple[pathlib.Path, int, str]]:
+    """Where operators are named in full, or have a kernel registered: files, lines and names."""
+    found = []
+    for file in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            text = getattr(node, "value", None)
+            if isinstance(node, ast.Constant) and isinstance(text, str) and text.startswith("aten::"):
+                found.append((file, node.lineno, text))
+            elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "register_kernel":
+                found.append((file, node.lineno, f"aten::{getattr(node.args[0], 'value', '')}"))
+    return found
+
+
+@pytest.mark.parametrize("row", TABLE, ids=[row[0] for row in TABLE])
+def test_nothing_is_said_of_an_operator_elsewhere(row):
+    name, family, *cells = row
+    names = {f"aten::{n}" for n in (name, *BEHIND.get(name, ()))}
+    places = [PACKAGE / "_ops" / "sparse" / cells[-1], PACKAGE / "_ops" / family]
+    assert [place for place in said_in_the_package() if place[2] in names and place[0] not in places] == []
+
+
+def test_the_table_has_twelve_rows():
+    assert len(TABLE) == 12 and set(BEHIND) < {row[0] for row in TABLE}

@@ -301,7 +301,7 @@ _CONVOLUTION = op(
         error(RuntimeError, "expected stride to be a single integer value or a list of 2 values to match the "
               "convolution dimensions, but got stride=[1, 1, 1]", t(2, 3, 6, 6), t(4, 3, 3, 3), None, (1, 1, 1), (0, 0),
               (1, 1), False, (0, 0), 1)), batch=_convolution_each, out=None, autocast=dict(accelerators="lower"),
-    flops=Flops(conv_flop))
+    flops=Flops(conv_flop, by="both"))
 _convolution = function_of(_CONVOLUTION)
 
 

@@ -116,7 +116,7 @@ def _declare_extremum(word: str, ufunc: str) -> None:
                      error(IndexError, f"a{word}(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 0),
                      error(RuntimeError, f"a{word}(): Expected reduction dim to be specified", t(0, 3))),
        out=Out("exact", "Expected the dtype for input and out to match, but got {made} for input's dtype and {given} "
-                        "for out's dtype.", first=type_of_first))
+                        "for out's dtype.", first=type_of_first), in_rows=word)
 
     infer = _extremum_spec(word, f"{word}_all")
     op(f"{word}(Tensor self) -> Tensor",

@@ -158,7 +158,8 @@ _LINEAR = op("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
                  error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 5x4)", t(2, 3), t(4, 5))),
    batch=_linear_each,
    out=Out(names="nn.functional.linear"), aten=Aten(parts=_linear_parts), autocast="lower",
-   flops=Flops(linear_flop, lambda args: "addmm" if len(args) > 2 and args[2] is not None else "mm"), node=_linear_node,
+   flops=Flops(linear_flop, lambda args: "addmm" if len(args) > 2 and args[2] is not None else "mm", "both"),
+   node=_linear_node,
    decomposition=_linear_by_parts)
 
 

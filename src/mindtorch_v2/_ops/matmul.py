@@ -232,7 +232,7 @@ _MM = op("mm(Tensor self, Tensor mat2) -> Tensor",
                  case(t(2, 3, layout="sliced"), t(3, 2, layout="expanded")),
                  error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)", t(2, 3), t(4, 5)),
                  error(RuntimeError, "self must be a matrix", t(2), t(2, 3))), linear="each", batch=_mm_each,
-   autocast="lower", flops=Flops(mm_flop))
+   autocast="lower", flops=Flops(mm_flop, by="both"))
 
 
 def _check_factors(kind: dtype, *factors: Any) -> None:
@@ -316,7 +316,7 @@ op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=
                  error(RuntimeError, "The expanded size of the tensor (4) must match the existing size (5) at "
                                      "non-singleton "
                        "dimension 1.  Target sizes: [2, 4].  Tensor sizes: [5]", t(5), t(2, 3), t(3, 4))),
-   batch=_add_product_each, autocast="lower", flops=Flops(addmm_flop),
+   batch=_add_product_each, autocast="lower", flops=Flops(addmm_flop, by="both"),
    old_orders=("beta self alpha mat1 mat2", "beta self mat1 mat2"))
 
 
@@ -436,7 +436,7 @@ op("bmm(Tensor self, Tensor mat2) -> Tensor",
                  error(RuntimeError, "Expected size for first two dimensions of batch2 tensor to be: [2, 4] but got: "
                                      "[3, 4].",
                        t(2, 3, 4), t(3, 4, 5))), linear="each", batch=_bmm_each, autocast="lower",
-   flops=Flops(mm_flop))
+   flops=Flops(mm_flop, by="both"))
 
 
 def _baddbmm_spec(self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any) -> Spec:
@@ -471,7 +471,7 @@ op("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar 
    samples=cases(*_BATCH_SAMPLES, error(RuntimeError, "The expanded size of the tensor (6) must match the existing "
                                                       "size (5) at "
                                         "non-singleton dimension 2.", t(5), t(2, 3, 4), t(2, 4, 6))),
-   batch=_add_product_each, autocast="lower", flops=Flops(addmm_flop),
+   batch=_add_product_each, autocast="lower", flops=Flops(addmm_flop, by="both"),
    old_orders=("beta self alpha batch1 batch2", "beta self batch1 batch2"))
 
 

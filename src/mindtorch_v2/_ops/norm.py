@@ -260,7 +260,7 @@ _LAYER_NORM = op("_native_layer_norm(Tensor input, int[] normalized_shape, Tenso
    npu="aclnnLayerNorm(input, normalized_shape, weight, bias, eps, output, mean, rstd)",
    grad={"input, weight, bias": _layer_norm_grad},
    public="", samples=cases(*_NORM_SAMPLES), decomposition=_layer_norm_by_parts, batch=decomposed,
-   aten=Aten(name="native_layer_norm"))
+   aten=Aten(name="native_layer_norm"), in_rows="layer_norm")
 layer_norm_with_statistics = function_of(_LAYER_NORM)
 
 

@@ -11,6 +11,7 @@ from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS, Schema
 from ._declare.aten import LEAF, Aten, by_operands, is_number
 from ._declare.families import Pointwise, pointwise
+from ._declare.flops import Flops, each_element
 from ._declare.formulas import elementwise, on_arrays
 from ._declare.op import composite, op
 from ._declare.out import AS_OPERAND, BOOLEAN, CASTABLE, Out
@@ -80,6 +81,8 @@ def _times_alpha(grad: Tensor, alpha: Any) -> Tensor:
     return grad if alpha == 1 else grad * conj(alpha)
 
 
+_PROFILED = Flops(each_element, by="profiler")
+
 op("add(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
    kernel=pointwise(lambda xp, self, other, alpha, rounded=None: xp.add(self, _scaled(xp, other, alpha, rounded)),
                     ufunc="add", check=check_alpha),
@@ -87,7 +90,7 @@ op("add(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
    grad=dict(self=lambda grad: grad, other=lambda grad, alpha: _times_alpha(grad, alpha)),
    samples=lambda: [*binary()(), case(t(2, 3), t(3), alpha=2.0),
                     error(RuntimeError, "alpha must not be a floating point number", ints(2), ints(2), alpha=0.5)],
-   aten="Tensor", old_orders=("self alpha other", "self other alpha"), of_numbers=True)
+   aten="Tensor", old_orders=("self alpha other", "self other alpha"), of_numbers=True, flops=_PROFILED)
 op("sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
    kernel=pointwise(lambda xp, self, other, alpha, rounded=None:
                     xp.subtract(self, _scaled(xp, other, alpha, rounded)), ufunc="subtract", check=_check_sub),
@@ -114,7 +117,7 @@ op("mul(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
    kernel=pointwise("multiply", rounds_numbers=False),
    npu=("aclnnMul(self, other, out)", "aclnnMuls(self, other, out)", "aclnnMuls(other, self, out)"),
    grad=dict(self=lambda grad, other: grad * conj(other), other=lambda grad, self: grad * conj(self)),
-   aliases=("multiply",), samples=binary(), linear="each", aten="Tensor", of_numbers=True)
+   aliases=("multiply",), samples=binary(), linear="each", aten="Tensor", of_numbers=True, flops=_PROFILED)
 
 
 # quotients -----------------------------------------------------------------------------------------------------------

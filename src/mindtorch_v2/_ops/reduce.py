@@ -264,7 +264,7 @@ op("sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=
    samples=cases(*DIM_CASES, *DIM_ERRORS, case(t(0, 3)), case(t(0, 3), 0), case(t(2, 3), dtype=float64),
                  case(ints(2, 3), 0), case(bools(2, 3)), case(ints(2, 3), dtype=float32)), linear=True, out=ANY,
    aten=Aten(if_given("dim", "dim_IntList")),
-   autocast=dict(accelerators="result"), node=overload_by("dim"))
+   autocast=dict(accelerators="result"), node=overload_by("dim"), in_rows="sum")
 
 op("mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
    kernel=Reduction("add", _mean_spec, _mean, lambda total, count: total / count),
@@ -274,7 +274,7 @@ op("mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype
              _spread(grad, self_shape, dim, keepdim) / folded_count(self_shape, dim)),
    samples=cases(*DIM_CASES, *DIM_ERRORS, case(ints(2, 3), dtype=float64),
                  error(RuntimeError, "could not infer output dtype", ints(2, 3))),
-   out=DIVIDED, linear=True, aten=Aten(if_given("dim", "dim")), node=overload_by("dim"))
+   out=DIVIDED, linear=True, aten=Aten(if_given("dim", "dim")), node=overload_by("dim"), in_rows="mean")
 
 
 @composite("sum_to_size(Tensor self, int[] size) -> Tensor", public="Tensor",

@@ -101,7 +101,7 @@ op("softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public="to
    samples=cases(*_SOFTMAX_CASES,
                  error(NotImplementedError, '"softmax_lastdim_kernel_impl" not implemented', ints(2, 3),
                        1)), out=Out(names="torch.softmax", grad="cut"),
-   aten=Aten(name="_softmax", values=_in_type), autocast=dict(accelerators="result"))
+   aten=Aten(name="_softmax", values=_in_type), autocast=dict(accelerators="result"), in_rows="softmax")
 op("log_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public="torch Tensor special",
    kernel=computes(_spec("log_softmax"), _normalised(_log_softmax_into)),
    kernels={"cpu": "softmax.log_softmax", "cuda": "softmax.softmax"},
@@ -110,7 +110,7 @@ op("log_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", public
    samples=cases(*_SOFTMAX_CASES,
                  error(NotImplementedError, '"log_softmax_lastdim_kernel_impl" not implemented', ints(2, 3),
                        1)), out=Out(names="torch.log_softmax", grad="cut"),
-   aten=Aten(name="_log_softmax", values=_in_type), autocast=dict(accelerators="result"))
+   aten=Aten(name="_log_softmax", values=_in_type), autocast=dict(accelerators="result"), in_rows="log_softmax")
 
 
 # derivatives ---------------------------------------------------------------------------------------------------------

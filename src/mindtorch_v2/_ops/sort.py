@@ -114,7 +114,7 @@ def _sorted_grad(grad: Tensor, indices: Tensor, self_shape: Any, dim: int) -> Te
 op("sort(Tensor self, int dim=-1, bool descending=False, *, bool? stable=False) -> (Tensor values, Tensor indices)",
    aligned="self",
    kernel=computes(_sort_spec, _sort),
-   kernels={"cpu": "order.sort", "cuda": "sort.sort"},
+   kernels={"cpu": "sort.sort", "cuda": "sort.sort"},
    npu="aclnnSort(self, stable|False, dim, descending, values, indices)", grad=dict(self=_sorted_grad),
    samples=cases(case(t(2, 5)), case(t(3, 2), 0), case(t(3, 4), -1, True), case(t(2, 4), stable=True, descending=True),
                  case(t()), case(values([2, 1, 2, 1, 0]), 0, True), case(kinks([1.0, NAN, 0.0, NAN]), descending=True),
@@ -170,7 +170,7 @@ def _topk(xp: Any, self: Any, k: int, dim: int, largest: bool, sorted: bool) -> 
 
 op("topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)",
    kernel=computes(_topk_spec, _topk),
-   kernels={"cpu": "order.topk", "cuda": "sort.topk"},
+   kernels={"cpu": "sort.topk", "cuda": "sort.topk"},
    npu="aclnnTopk(self, k, dim, largest, sorted, values, indices)", grad=dict(self=_sorted_grad),
    samples=cases(case(_DISTINCT, 2), case(_DISTINCT, 1, 0), case(_DISTINCT, 5, -1, False), case(t(3, 4), 0),
                  case(t(), 1), case(kinks([1.0, NAN, 3.0]), 2),
@@ -215,7 +215,7 @@ _CHOSEN_GRAD = dict(self=lambda grad, indices, self_shape, dim, keepdim:
 
 op(f"kthvalue(Tensor self, int k, int dim=-1, {_CHOSEN}",
    apart="self",
-   kernel=computes(_kthvalue_spec, _kthvalue), kernels={"cpu": "order.kthvalue"},
+   kernel=computes(_kthvalue_spec, _kthvalue), kernels={"cpu": "sort.kthvalue"},
    npu="aclnnKthvalue(self, k, dim, keepdim, values, indices)", grad=_CHOSEN_GRAD,
    samples=cases(case(_DISTINCT, 2), case(_DISTINCT, 1, 0, True), case(t(), 1),
                  error(RuntimeError, "kthvalue(): selected number k out of range for dimension 1", t(2, 3), 4),
@@ -279,7 +279,7 @@ def _declare_median(name: str, ignore_nan: bool) -> None:
         return chosen(xp, self, _median_indices(xp, self, dim, ignore_nan), dim, keepdim)
 
     op(f"{name}(Tensor self) -> Tensor", kernel=computes(_full_median_spec, full),
-       kernels={"cpu": f"order.{name}_of_all"},
+       kernels={"cpu": f"sort.{name}_of_all"},
        npu=f"aclnn{'NanMedian' if ignore_nan else 'Median'}(self, out) empty=nan",
        grad=dict(self=lambda grad, self, result: evenly(grad, self, result, None, False)),
        samples=cases(case(_DISTINCT), case(t(2, 3)), case(t()), case(kinks([1.0, NAN, 3.0])), case(ints(2, 3)),
@@ -293,7 +293,7 @@ def _declare_median(name: str, ignore_nan: bool) -> None:
         return _picked_of_sorted(self, dim, keepdim, middle)
 
     op(f"{name}.dim(Tensor self, int dim, {_CHOSEN}", kernel=computes(_median_spec, along), grad=_CHOSEN_GRAD,
-       kernels={"cpu": f"order.{name}"},
+       kernels={"cpu": f"sort.{name}"},
        decomposition=by_parts if ignore_nan else None,
        npu=None if ignore_nan else "aclnnMedianDim(self, dim, keepdim, values, indices)",
        samples=cases(case(_DISTINCT, 1), case(_DISTINCT, 0, True), case(t(), 0),
@@ -341,7 +341,7 @@ def _mode_by_parts(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
 
 op(f"mode(Tensor self, int dim=-1, {_CHOSEN}",
    apart="self",
-   kernel=computes(_mode_spec, _mode), grad=_CHOSEN_GRAD, kernels={"cpu": "order.mode", "cuda": "sort.mode"},
+   kernel=computes(_mode_spec, _mode), grad=_CHOSEN_GRAD, kernels={"cpu": "sort.mode", "cuda": "sort.mode"},
    decomposition=_mode_by_parts,
    samples=cases(case(values([[1, 2, 2, 3, 3], [5, 5, 4, 4, 1]])), case(t(3, 4), 0, True), case(t()), case(bools(2, 5)),
                  error(IndexError, "mode(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 0)),
@@ -550,7 +550,7 @@ _SEARCH = op(
                  case(values([[1, 3, 5], [2, 4, 6]]), ints(2, 4, high=8), right=True, out_int32=True),
                  error(RuntimeError, "boundaries tensor should have positive dimension", t(), t(2))),
    batch=_searchsorted_each,
-   out=_PLACES_OUT, kernels={"cpu": "order.searchsorted", "npu": "index.searchsorted"})
+   out=_PLACES_OUT, kernels={"cpu": "sort.searchsorted", "npu": "index.searchsorted"})
 
 
 def _bucket_spec(self: Any, boundaries: Tensor, out_int32: bool, right: bool) -> Spec:
@@ -563,7 +563,7 @@ op("bucketize(Tensor|Scalar self, Tensor boundaries, *, bool out_int32=False, bo
    public="torch",
    kernel=computes(_bucket_spec, lambda xp, self, boundaries, out_int32, right:
                    _search(xp, boundaries, self, out_int32, right, None, None)),
-   kernels={"cpu": "order.bucketize"},
+   kernels={"cpu": "sort.bucketize"},
    npu="aclnnBucketize(self, boundaries, out_int32, right, out)",
    samples=cases(case(t(2, 3), values([-1.0, 0.0, 1.0])), case(ints(3), values([1, 3]), right=True),
                  error(RuntimeError, "boundaries tensor must be 1 dimension, but got dim(2)", t(2),

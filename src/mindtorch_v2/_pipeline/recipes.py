@@ -126,7 +126,7 @@ def recipe_for(operator: Operator, args: Sequence[Any], free: dict[int, Any]) ->
     return recipe
 
 
-_FOLDS = {"aten::sum": "sum", "aten::mean": "mean", "aten::amax": "max"}
+FOLDS = ("sum", "mean", "max")  # over the last dimensions
 
 
 def _find_rows(recipe: Recipe, args: Sequence[Any]) -> None:
@@ -139,8 +139,8 @@ def _find_rows(recipe: Recipe, args: Sequence[Any]) -> None:
 
 def _fold(operator: Operator, args: Sequence[Any], results: Sequence[Layout | None]) -> tuple[int, str] | None:
     """How a sum, mean or max over the last dimensions of floats is one of parts; None for other calls."""
-    name = _FOLDS.get(operator.name)
-    if name is None or results[0] is None:
+    name = operator.declaration.in_rows
+    if name not in FOLDS or results[0] is None:
         return None
     array, (_, dims, _, *rest) = args[0]._array, args
     kind = rest[0] if rest else None

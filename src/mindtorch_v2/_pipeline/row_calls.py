@@ -12,7 +12,7 @@ _KINDS = ("float32", "float64")
 
 def row_of(operator: Operator, args: Sequence[Any]) -> tuple[int, Callable] | None:
     """The dimensions beside those of a row, and what writes a call down; None for other calls."""
-    known = _ROWS.get(operator.name)
+    known = ROWS.get(operator.declaration.in_rows)
     if known is None or args[0]._array.dtype.name not in _KINDS:
         return None
     return known(*args)
@@ -79,6 +79,6 @@ def _layer_norm(input: Any, normalized_shape: Sequence[int], weight: Any, bias: 
     return stay, write
 
 
-_ROWS: dict[str, Callable[..., tuple[int, Callable] | None]] = {
-    "aten::softmax": _softmax, "aten::log_softmax": _log_softmax, "aten::_native_layer_norm": _layer_norm,
+ROWS: dict[str, Callable[..., tuple[int, Callable] | None]] = {
+    "softmax": _softmax, "log_softmax": _log_softmax, "layer_norm": _layer_norm,
 }  # fmt: skip

@@ -64,7 +64,7 @@ def register_flop_formula(targets: Any, get_raw: bool = False) -> Callable[[Call
 
 
 for _declaration in DECLARATIONS.values():
-    if _declaration.flops is not None:
+    if _declaration.flops is not None and _declaration.flops.by != "profiler":
         register_flop_formula(_packet_of(_declaration.operator))(_declaration.flops.count)
 
 

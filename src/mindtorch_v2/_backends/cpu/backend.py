@@ -1,6 +1,5 @@
 """The CPU: tensors hold ndarrays."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +11,7 @@ from ..._core.storage import UntypedStorage
 from ..._core.tensor import Tensor
 from ..._dispatch.registry import Operator
 from ..interface import Backend, named_kernel, parameters_of
-from . import onednn_kernels, xp
-from .blocks import SERVED
+from . import xp
 from .jit import lookups, machine
 
 _new = object.__new__
@@ -57,19 +55,7 @@ class CpuBackend(Backend):
     def array_function(self, operator: Operator, generic: Callable) -> Callable:
         """The generic function behind the one that the declaration names; that gives None for what it does not take."""
         name = operator.declaration.kernels.get("cpu")
-        if name is None:
-            return generic
-        module, _, function = name.partition(".")
-        if module != "onednn":
-            return _attempted(named_kernel("cpu", name), generic)
-
-        @functools.wraps(generic)
-        def attempted(xp: Any, *args: Any, **spec: Any) -> Any:
-            kernels = onednn_kernels() if args[0].size >= SERVED else None
-            made = None if kernels is None else getattr(kernels, function)(*args, **spec)
-            return generic(xp, *args, **spec) if made is None else made
-
-        return attempted
+        return generic if name is None else _attempted(named_kernel("cpu", name), generic)
 
     def compiled_pointwise(self, operator: Operator, family: Any, inplace: bool) -> Any:
         if not machine.available():

@@ -11,6 +11,11 @@ class Flops(NamedTuple):
     # Of the arguments, with shapes, which are tuples, for tensors, and `out_shape`; any operator may pass further ones.
     count: Callable[..., int]
     shown: str | Callable[[Sequence[Any]], str] = ""  # a name, or one by the arguments
+    by: str = "counter"  # who counts them: FlopCounterMode, the "profiler", or "both"
+
+
+def each_element(*args: Any, out_shape: Any, **kwargs: Any) -> int:
+    return math.prod(out_shape)
 
 
 def mm_flop(a_shape: Any, b_shape: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:

@@ -71,6 +71,7 @@ class Declaration:
         self.aten: Aten = AS_DECLARED
         self.node: NodeName = None
         self.of_numbers = False
+        self.in_rows: str | None = None
         self.inplace_of = inplace_of
         self.inplace: Operator | None = None
         self.public: Callable = operator  # type: ignore[assignment]  # the function users see
@@ -209,7 +210,7 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
        out: Out | None = FAMILYS, aten: str | Aten = AS_DECLARED, apart: str | None = None,
        aligned: str | None = None, resizes_expanded: bool | None = None, autocast: Autocast = None,
        flops: Flops | None = None, keeps_zero: bool = False, node: NodeName = None, python: bool | str = False,
-       old_orders: tuple[str, ...] = (), of_numbers: bool = False) -> Operator:
+       old_orders: tuple[str, ...] = (), of_numbers: bool = False, in_rows: str | None = None) -> Operator:
     """Declares an operator.
 
     `public` lists the places it appears in, separated by spaces ("torch Tensor nn.functional", "" for none); left out,
@@ -232,7 +233,8 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
     `node` is what recorded nodes are called, if not as the operator (_autograd/names.py). `python`: PyTorch's function
     is written in Python, and takes no NumPy spellings; a string names the attribute that it reads of its tensor first.
     `old_orders` are orders of arguments that it takes still (_dispatch/old_orders.py). `of_numbers`: where numbers
-    stand for all tensors, the first is made one.
+    stand for all tensors, the first is made one. `in_rows` names how a fused step computes it while it goes over rows
+    (_pipeline/recipes.py: FOLDS, _pipeline/row_calls.py: ROWS).
     """
     parsed = Schema(schema, lazy=True)
     parsed.python, parsed.old_orders = python, old_orders
@@ -245,7 +247,7 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
     declaration.aten = Aten(overload=aten) if isinstance(aten, str) else aten
     operator.aten_form = declaration.aten.parts
     declaration.autocast, declaration.flops, declaration.node = autocast, flops, node
-    declaration.keeps_zero, declaration.of_numbers = keeps_zero, of_numbers
+    declaration.keeps_zero, declaration.of_numbers, declaration.in_rows = keeps_zero, of_numbers, in_rows
     takes_self = parsed.takes_self
     places = (["torch", "Tensor"] if takes_self else ["torch"]) if public is None else public.split()
     names = (parsed.base_name, *(alias for alias in aliases if "." not in alias))

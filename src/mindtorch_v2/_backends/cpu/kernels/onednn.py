@@ -38,7 +38,7 @@ from ..onednn import (
 
 _TRAINING = 64  # dnnl_forward_training
 _DIRECT = 0x1  # dnnl_convolution_direct
-_TANH_GELU, _ERF_GELU, _LOGISTIC, _SWISH = 0x2B, 0x31, 0x29, 0x2C  # dnnl_eltwise_...
+_ALGORITHMS = {"gelu_tanh": 0x2B, "gelu_erf": 0x31, "logistic": 0x29, "swish": 0x2C}  # dnnl_eltwise_...
 _ELEMENTS, _PRODUCTS = 1 << 17, 1 << 22  # which are worth one more thread
 _LITTLE = 1 << 17  # products of a convolution below which NumPy is as quick
 _KEPT = 512  # primitives of a kind
@@ -213,35 +213,15 @@ def _eltwise(recipe: Recipe, size: int, algorithm: int, backward: bool) -> Primi
     return Primitive(recipe, description, [Operand(SRC, flat), Operand(DIFF_DST, flat), Operand(DIFF_SRC, flat, True)])
 
 
-def _elementwise(algorithm: int, x: Any, grad: Any = None) -> Any:
+def elementwise(name: str, x: Any, grad: Any = None) -> Any:
     """The function of each element, or with `grad` its gradient."""
     if x.size < SERVED or x.dtype != _F32 or not (x.flags.c_contiguous or x.flags.f_contiguous):
         return None
     if grad is not None and (grad.dtype != _F32 or grad.shape != x.shape or grad.strides != x.strides):
         return None
-    primitive = _eltwise(x.size / _ELEMENTS, x.size, algorithm, grad is not None)
+    primitive = _eltwise(x.size / _ELEMENTS, x.size, _ALGORITHMS[name], grad is not None)
     if primitive is None:
         return None
     made = np.empty_like(x)
     primitive(*(a for a in (x, grad, made) if a is not None))
     return made
-
-
-def gelu(self: Any, approximate: str) -> Any:
-    return _elementwise(_TANH_GELU if approximate == "tanh" else _ERF_GELU, self)
-
-
-def gelu_backward(grad_output: Any, self: Any, approximate: str) -> Any:
-    return _elementwise(_TANH_GELU if approximate == "tanh" else _ERF_GELU, self, grad_output)
-
-
-def sigmoid(self: Any) -> Any:
-    return _elementwise(_LOGISTIC, self)
-
-
-def silu(self: Any) -> Any:
-    return _elementwise(_SWISH, self)
-
-
-def silu_backward(grad_output: Any, self: Any) -> Any:
-    return _elementwise(_SWISH, self, grad_output)
