@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._backends.interface import backend_of
+from ..._backends.interface import host
 from ..._core import planning
 from ..._core.device import CPU, META
 from ..._core.dtype import WIDER
@@ -154,7 +154,7 @@ class Planned:
         planning.plans += (self.plans, self.seen, self.found, self.ahead)
         self.failures = 0
         self.kernels: list[Any] = []
-        self.lookups = backend_of("cpu").lookups
+        self.lookups = host().lookups
         self.waiting = self.lookups is not None
 
     def kernel(self, *, forwards: bool = False) -> Callable:
@@ -224,7 +224,7 @@ class Planned:
             return
         self.found[key] = plan
         operator, given = self.operator, _each(args)
-        if operator.table.get(CPU_MASK) in self.kernels and plan is not self.unplanned and any(map(_is_tensor, given)):
+        if operator.table.get(HOST_MASK) in self.kernels and plan is not self.unplanned and any(map(_is_tensor, given)):
             self.ahead[key] = plan
             if operator.finder is None:
                 operator.finder = self.lookups.finder(self.ahead, unless_recorded=True)
