@@ -1,6 +1,7 @@
 """What pickles of tensors call to rebuild them; module and names are those that PyTorch's checkpoints hold."""
 
 import contextlib
+import importlib
 import math
 import sys
 import threading
@@ -40,6 +41,25 @@ def _checked_geometry(nbytes: int, itemsize: int, offset: int, size: Sequence[in
         raise RuntimeError("Trying to resize storage that is not resizable: a tensor with "
                            f"sizes={list(size)}, strides={list(stride)} and storage offset {offset} needs "
                            f"{(offset + span) * itemsize} bytes, and its storage has {nbytes}")
+
+
+def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int | None:
+    """The number of a device: `optional` allows none to be said (the current one), `allow_cpu` the CPU, which is -1."""
+    where = device_type(device) if isinstance(device, str) else device
+    index = where if isinstance(where, int) and not isinstance(where, bool) else None
+    if isinstance(where, device_type):
+        if where.type == "cpu" and not allow_cpu:
+            raise ValueError(f"Expected a non cpu device, but got: {device}")
+        index = -1 if where.type == "cpu" else where.index
+    if index is None and not optional:
+        raise ValueError(f"Expected a torch.device with a specified index or an integer, but got:{device}")
+    return _current_index() if index is None else index
+
+
+def _current_index() -> int | None:
+    """The number of the accelerator in use; None where there is none."""
+    accelerator = importlib.import_module("mindtorch_v2.accelerator")
+    return accelerator.current_device_index() if accelerator.is_available() else None
 
 
 def _element_size(dtype: dtype_type) -> int:

@@ -25,6 +25,7 @@ from ._backends.npu.streams import (
     set_stream,
     synchronize,
 )
+from ._compat.tensor_types import tensor_types as _tensor_types
 from ._core.device_objects import StreamContext
 from ._core.from_data import from_numpy as _from_numpy
 from .amp.autocast_mode import autocast as _autocast
@@ -264,35 +265,15 @@ def set_rng_state_all(new_states: Iterable[Any]) -> None:
         set_rng_state(state, i)
 
 
-def _tensor_type(name: str) -> Any:
-    """A constructor of PyTorch's first years, on the current device."""
+_TYPES = _tensor_types("npu")
+globals().update(_TYPES)
 
-    def make(*args: Any) -> Any:
-        return getattr(sys.modules[__package__], name)(*args).to("npu")
-
-    make.__name__ = name
-    return make
-
-
-FloatTensor = _tensor_type("FloatTensor")
-HalfTensor = _tensor_type("HalfTensor")
-BFloat16Tensor = _tensor_type("BFloat16Tensor")
-DoubleTensor = _tensor_type("DoubleTensor")
-LongTensor = _tensor_type("LongTensor")
-IntTensor = _tensor_type("IntTensor")
-ShortTensor = _tensor_type("ShortTensor")
-CharTensor = _tensor_type("CharTensor")
-ByteTensor = _tensor_type("ByteTensor")
-BoolTensor = _tensor_type("BoolTensor")
-
-__all__ = ["BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "Event", "ExternalStream",
-           "FloatTensor", "HalfTensor", "IntTensor", "LongTensor", "NPUGraph", "NpuError", "OutOfMemoryError",
-           "ShortTensor", "Stream", "amp", "config", "conv", "current_device", "current_stream", "default_stream",
-           "device", "device_count", "device_of", "empty_cache", "get_device_capability", "get_device_name",
-           "get_device_properties", "get_rng_state", "get_rng_state_all", "graph", "init", "initial_seed",
-           "is_available", "is_bf16_supported", "is_initialized", "make_graphed_callables", "manual_seed",
-           "manual_seed_all", "matmul", "max_memory_allocated", "max_memory_reserved", "mem_get_info",
-           "memory_allocated", "memory_reserved", "memory_snapshot", "memory_stats", "memory_summary", "mstx",
-           "reset_max_memory_allocated", "reset_peak_memory_stats", "set_compile_mode", "set_device", "set_option",
-           "set_per_process_memory_fraction", "set_rng_state", "set_rng_state_all", "set_stream", "stream",
-           "synchronize"]  # fmt: skip
+__all__ = [*_TYPES, "Event", "ExternalStream", "NPUGraph", "NpuError", "OutOfMemoryError", "Stream", "amp", "config",
+           "conv", "current_device", "current_stream", "default_stream", "device", "device_count", "device_of",
+           "empty_cache", "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state",
+           "get_rng_state_all", "graph", "init", "initial_seed", "is_available", "is_bf16_supported", "is_initialized",
+           "make_graphed_callables", "manual_seed", "manual_seed_all", "matmul", "max_memory_allocated",
+           "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved", "memory_snapshot",
+           "memory_stats", "memory_summary", "mstx", "reset_max_memory_allocated", "reset_peak_memory_stats",
+           "set_compile_mode", "set_device", "set_option", "set_per_process_memory_fraction", "set_rng_state",
+           "set_rng_state_all", "set_stream", "stream", "synchronize"]  # fmt: skip

@@ -159,6 +159,25 @@ def check_copies(x: Any, y: Any) -> None:
     assert y.tolist() == [[1, 2, 3]] * 2
 
 
+def check_old_types(y: Any) -> None:
+    """The constructors and names of PyTorch's first years, given a tensor of float32 on a device."""
+    kind = y.device.type
+    types = getattr(torch, kind)
+    assert y.type() == f"torch.{kind}.FloatTensor" and str(types.FloatTensor) == f"<class 'torch.{kind}.FloatTensor'>"
+    assert isinstance(y, types.FloatTensor) and not isinstance(y, (torch.FloatTensor, types.LongTensor))
+    assert not isinstance(y.cpu(), types.FloatTensor)
+    made_here = ((y.new(2, 3), (2, 3)), (y.new([1.0, 2.0]), (2,)), (y.new(), (0,)), (types.FloatTensor(4), (4,)))
+    for made, shape in made_here:
+        assert made.device == y.device and made.dtype is torch.float32 and tuple(made.shape) == shape
+    assert types.LongTensor([1, 2]).tolist() == [1, 2] and types.FloatTensor(y).data_ptr() == y.data_ptr()
+    for named in (types.DoubleTensor, f"torch.{kind}.DoubleTensor"):
+        assert y.type(named).device == y.cpu().type(named).device == y.device
+        assert y.type(named).dtype is torch.float64
+    assert y.type(torch.FloatTensor).device.type == y.type("torch.FloatTensor").device.type == "cpu"
+    with pytest.raises(RuntimeError, match=f"legacy constructor expects device type: {kind} but device type: cpu was"):
+        y.new(2, device="cpu")
+
+
 def loader_of_saved(device: str) -> Callable[..., dict[str, Any]]:
     """`loaded(map_location)` of a file with a tensor on the device, a view of it, and one of the host."""
     base, file = torch.arange(6.0).to(device), io.BytesIO()

@@ -78,6 +78,33 @@ def test_type_names() -> None:
         x.type("torch.Foo")
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_types_of_a_device_that_is_not_there() -> None:
+    old = torch.cuda.FloatTensor
+    assert old.is_cuda and old.dtype is torch.float32 and not torch.FloatTensor.is_cuda
+    assert not isinstance(torch.ones(2), old)
+    for use in (lambda: old(2), lambda: torch.set_default_tensor_type(old)):
+        with pytest.raises(TypeError, match="type torch.cuda.FloatTensor not available. Torch not compiled with CUDA"):
+            use()
+    assert torch.get_default_device().type == "cpu" and torch.empty(2, device="meta").new([1.0]).device.type == "meta"
+    assert not torch.cuda._initialized and not torch.cuda._is_in_bad_fork() and torch.cuda._lazy_call(exit) is None
+    with pytest.raises(AssertionError, match="Torch not compiled with CUDA enabled"):
+        torch.cuda._lazy_init()
+
+
+def test_numbers_of_devices() -> None:
+    number = torch._utils._get_device_index
+    assert (number("cuda:1"), number(3), number(torch.device("cuda:2"), True)) == (1, 3, 2)
+    assert number("cpu", False, True) == -1
+    assert torch.cuda._get_device_index("cuda:1") == 1
+    with pytest.raises(ValueError, match="Expected a non cpu device, but got: cpu"):
+        number("cpu")
+    with pytest.raises(ValueError, match="Expected a torch.device with a specified index or an integer, but got:None"):
+        number(None)
+    with pytest.raises(ValueError, match="Expected a cuda device, but got: cpu"):
+        torch.cuda._get_device_index("cpu")
+
+
 def test_questions() -> None:
     x = torch.ones(2)
     assert x.is_cpu and not (x.is_cuda or x.is_meta or x.is_sparse or x.is_quantized or x.is_mps)

@@ -40,10 +40,11 @@ _HOMES = {"_nn": "nn.functional", "_fft": "fft",
           "_linalg": "linalg", "_special": "special"}
 
 # What the library was built with: the module of torch.backends that knows, or the answer.
-_BUILT_WITH = {"_has_cuda": "cuda", "_has_cudnn": "cudnn", "_has_cusparselt": "cusparselt", "_has_kleidiai": "kleidiai",
-               "_has_mkldnn": "mkldnn", "_has_mps": "mps", "has_mkl": "mkl", "has_openmp": "openmp",
-               "has_lapack": True, "has_spectral": True,
-               "_has_eigen_sparse": False, "_has_magma": False, "_has_mkldnn_acl": False, "_has_xpu": False}
+_BUILT_WITH: dict[str, str | bool] = {
+    "_has_cuda": "cuda", "_has_cudnn": "cudnn", "_has_cusparselt": "cusparselt", "_has_kleidiai": "kleidiai",
+    "_has_mkldnn": "mkldnn", "_has_mps": "mps", "has_mkl": "mkl", "has_openmp": "openmp",
+    "has_lapack": True, "has_spectral": True,
+    "_has_eigen_sparse": False, "_has_magma": False, "_has_mkldnn_acl": False, "_has_xpu": False}
 
 _OF_DISPATCHER = frozenset("""
     _any_output_is_alias_to_input_or_output _any_requires_grad _dispatch_dump _dispatch_find_schema_or_throw

@@ -1,11 +1,13 @@
 """The constructors of PyTorch's first years: torch.Tensor(2, 3), torch.LongTensor([1]), x.type("torch.FloatTensor")."""
 
+import re
 from typing import Any
 
 import numpy as np
 
+from .._backends.cuda.runtime import UNAVAILABLE, is_available
 from .._core.allocation import allocates
-from .._core.device import CPU, device, sparse_coo
+from .._core.device import CPU, device, get_default_device, set_default_device, sparse_coo
 from .._core.dtype import (
     BOOL,
     CPP_NAMES,
@@ -29,6 +31,7 @@ from .._core.sparse import LAYOUT_NAMES
 from .._core.storage import TypedStorage, UntypedStorage
 from .._core.tensor import Tensor, legacy_constructor, wrap
 from .._core.warn import warn_once
+from .._dispatch.dispatcher import dispatch
 from .._dispatch.keys import COO_MASK, SPARSE_MASK
 from .._ops._declare.rules import Spec
 from .._ops.copy import converted, unwritten
@@ -48,21 +51,25 @@ def _is_integer(value: Any) -> bool:
 
 
 @allocates
-def legacy_tensor(kind: dtype, args: tuple, where: Any, size: Any = None, *, any_type: bool = False) -> Tensor:
+def legacy_tensor(kind: dtype, args: tuple, where: Any, size: Any = None, *, any_type: bool = False,
+                  home: device = CPU) -> Tensor:
     """What the old constructors return: uninitialised memory of a size, or data in the given type.
 
-    A tensor among the arguments has that type, or with `any_type` keeps its own.
+    A tensor among the arguments has that type, or with `any_type` keeps its own. `where` is the device that a caller
+    names, `home` that of the constructor: they must be of one kind.
     """
-    if where is not None and device(where).type != "cpu":
-        raise RuntimeError(
-            f"legacy constructor expects device type: cpu but device type: {device(where).type} was passed"
-        )
+    if where is not None and device(where).type != home.type:
+        raise RuntimeError(f"legacy constructor expects device type: {home.type} but device type: "
+                           f"{device(where).type} was passed")
     if size is not None:
         args = tuple(size)
     if not args and size is None:
-        return wrap(np.empty((0,), kind.np))
+        args = (0,)
     if all(_is_integer(a) for a in args):
-        return wrap(unwritten(Spec(checked_size(tuple(int(a) for a in args), "empty"), kind)))
+        sizes = checked_size(tuple(int(a) for a in args), "empty")
+        if home.type != "cpu":
+            return dispatch("aten::empty", sizes, dtype=kind, device=where or home)
+        return wrap(unwritten(Spec(sizes, kind)))
     if len(args) > 1:
         wrong = next(i for i, a in enumerate(args) if not _is_integer(a))
         if wrong:
@@ -71,7 +78,8 @@ def legacy_tensor(kind: dtype, args: tuple, where: Any, size: Any = None, *, any
         raise TypeError(_FORMS.format(got=", ".join(type(a).__name__ for a in args)))
     if any_type and isinstance(args[0], Tensor):
         return args[0].detach()
-    return _of_data(kind, args[0])
+    made = _of_data(kind, args[0])
+    return made if made.device.type == home.type else converted(made, kind, where or home)
 
 
 def _of_data(kind: dtype, data: Any) -> Tensor:
@@ -111,29 +119,58 @@ class tensortype(type):
     """The type of torch.FloatTensor and its like: constructors that `isinstance` understands."""
 
     dtype: dtype
-    is_cuda = is_sparse = False
+    home: device  # where its tensors are
+    is_sparse = False
+
+    @property
+    def is_cuda(cls) -> bool:
+        return cls.home.type == "cuda"
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return (isinstance(instance, Tensor) and instance.dtype is cls.dtype and instance.device.type == "cpu"
+        return (isinstance(instance, Tensor) and instance.dtype is cls.dtype and instance.device.type == cls.home.type
                 and not instance._keys & SPARSE_MASK)
 
     def __call__(cls, *args: Any, device: Any = None, size: Any = None) -> Tensor:
-        if len(args) == 1 and isinstance(args[0], Tensor) and args[0].dtype is not cls.dtype:
-            raise TypeError(f"expected {_options(cls.dtype)} (got {_options(args[0].dtype)})")
-        return legacy_tensor(cls.dtype, args, device, size)
+        cls.require_home()
+        if len(args) == 1 and isinstance(args[0], Tensor) and not isinstance(args[0], cls):
+            got = args[0]
+            raise TypeError(f"expected {_options(cls.dtype, cls.home)} (got {_options(got.dtype, got.device)})")
+        return legacy_tensor(cls.dtype, args, device, size, home=cls.home)
+
+    def require_home(cls) -> None:
+        """TypeError where the library cannot use the device of this type."""
+        if cls.is_cuda and not is_available():
+            raise TypeError(f"type torch.cuda.{cls.__name__} not available. {UNAVAILABLE}.")
 
 
-def _options(kind: dtype) -> str:
-    return (f"TensorOptions(dtype={CPP_NAMES[kind.name]}, device=cpu, layout=Strided, requires_grad=false (default), "
-            "pinned_memory=false (default), memory_format=(nullopt))")
+def _options(kind: dtype, where: device) -> str:
+    return (f"TensorOptions(dtype={CPP_NAMES[kind.name]}, device={where}, layout=Strided, requires_grad=false "
+            "(default), pinned_memory=false (default), memory_format=(nullopt))")
 
 
 _KINDS = (float32, float64, float16, bfloat16, uint8, int8, int16, int32, int64, bool_)
 _NAMED = {f"{kind.scalar_name}Tensor": kind for kind in _KINDS}
-_CONSTRUCTOR = "A tensor of this type, of a size or of data; as a type, that of all such tensors on the CPU."
-TENSOR_TYPES = {name: tensortype(name, (), {"dtype": kind, "__module__": "torch", "__doc__": _CONSTRUCTOR})
-                for name, kind in _NAMED.items()}
-_BY_NAME = {f"torch.{kind.scalar_name}Tensor": kind for kind in OF_ARRAY.values()}
+_CONSTRUCTOR = "A tensor of this type, of a size or of data; as a type, that of all such tensors on the device."
+
+
+def tensor_types(home: str) -> dict[str, tensortype]:
+    """FloatTensor and its like of a kind of device, by name."""
+    module = "torch" if home == "cpu" else f"torch.{home}"
+    return {name: tensortype(name, (), {"dtype": kind, "home": CPU if home == "cpu" else device(home),
+                                        "__module__": module, "__doc__": _CONSTRUCTOR})
+            for name, kind in _NAMED.items()}  # fmt: skip
+
+
+TENSOR_TYPES = tensor_types("cpu")
+_OLD_NAME = re.compile(r"torch\.(?:(cuda|npu)\.)?(\w+)Tensor")
+_BY_SCALAR = {kind.scalar_name: kind for kind in OF_ARRAY.values()}
+
+
+def _named_type(name: Any) -> tuple[dtype, device] | None:
+    """The type of elements and the device that an old name stands for."""
+    found = _OLD_NAME.fullmatch(name) if isinstance(name, str) else None
+    kind = _BY_SCALAR.get(found[2]) if found else None
+    return None if found is None or kind is None else (kind, device(found[1]) if found[1] else CPU)
 
 
 def type_name(tensor: Tensor) -> str:
@@ -142,7 +179,7 @@ def type_name(tensor: Tensor) -> str:
     if tensor._keys & SPARSE_MASK:
         if not tensor._keys & COO_MASK:
             raise RuntimeError("Unimplemented backend SparseCsrCPU")
-        module = "torch.sparse."
+        module += "sparse."
     return f"{module}{tensor.dtype.scalar_name}Tensor"
 
 
@@ -151,17 +188,22 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     if dtype is None:
         return type_name(self)
     if isinstance(dtype, tensortype):
-        return converted(self, dtype.dtype, CPU)
+        return _as_type(self, dtype.dtype, dtype.home)
     if dtype.__class__ is OF_ARRAY[self._array.dtype].__class__:
         return converted(self, dtype)
     if dtype is Tensor or (isinstance(dtype, str) and dtype == "torch.Tensor"):
         return converted(self, get_default_dtype(), CPU)
-    named = _BY_NAME.get(dtype) if isinstance(dtype, str) else None
+    named = _named_type(dtype)
     if named is None:
         if not isinstance(dtype, (str, type)):
             raise TypeError("dtype must be a type, str, or dtype object")
         raise ValueError(f"invalid type: '{dtype if isinstance(dtype, str) else dtype.__name__}'")
-    return converted(self, named, CPU)
+    return _as_type(self, *named)
+
+
+def _as_type(tensor: Tensor, kind: dtype, home: device) -> Tensor:
+    """The tensor in another type, on its own device if that is of the right kind."""
+    return converted(tensor, kind, tensor.device if tensor.device.type == home.type else home)
 
 
 def type_as(self: Tensor, other: Tensor) -> Tensor:
@@ -179,7 +221,7 @@ def new(self: Tensor, *args: Any, device: Any = None, size: Any = None) -> Tenso
     """The old constructor, in this tensor's type."""
     if self._keys & SPARSE_MASK:
         return _new_sparse(self, args, size)
-    return legacy_tensor(self.dtype, args, device, size)
+    return legacy_tensor(self.dtype, args, device, size, home=self.device)
 
 
 def _new_sparse(self: Tensor, args: tuple, size: Any) -> Tensor:
@@ -200,13 +242,17 @@ def _new_sparse(self: Tensor, args: tuple, size: Any) -> Tensor:
 
 
 def set_default_tensor_type(t: Any) -> None:
-    """Sets what Python floats become, by the old name or class of a type."""
+    """Sets what Python floats become, and where factories put their results, by the old name or class of a type."""
     warn_once("torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use torch.set_default_dtype() "
               "and torch.set_default_device() as alternatives.", 2)
-    kind = t.dtype if isinstance(t, tensortype) else _BY_NAME.get(t)
-    if kind is None or kind.category == BOOL:
+    named = (t.dtype, t.home) if isinstance(t, tensortype) else _named_type(t)
+    if named is None or named[0].category == BOOL:
         raise TypeError(f"invalid type object: {t!r} is not a floating point tensor type")
-    set_default_dtype(kind)
+    if isinstance(t, tensortype):
+        t.require_home()
+    set_default_dtype(named[0])
+    if get_default_device().type != named[1].type:
+        set_default_device(named[1])
 
 
 def typename(obj: Any) -> str:

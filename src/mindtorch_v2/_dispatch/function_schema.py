@@ -330,7 +330,8 @@ class _Parser:
             self.fail(_OF_C[self.token])
         if self.token not in _TYPES:
             self.fail(f"{_UNKNOWN}:" if self.kind() == "'ident'" else f"expected ident but found {self.kind()} here:")
-        base, wrappers, size, alias = self.advance(), [], None, None
+        base, size, alias = self.advance(), None, None
+        wrappers: list[str] = []
         while self.token in ("[", "?", "(") or self.token == "!" and wrappers[-1:] != ["?"]:
             opening = self.advance()
             if opening == "?":

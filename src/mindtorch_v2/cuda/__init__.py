@@ -5,6 +5,7 @@ needs a device raises as a PyTorch does that was built without CUDA.
 """
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 from .._backends.cuda import runtime as _runtime
@@ -16,7 +17,10 @@ from .._backends.cuda.runtime import (
     is_initialized,
 )
 from .._compat.absent import absent_class
+from .._compat.tensor_types import tensor_types as _tensor_types
+from .._core.device import device as _device
 from .._core.device_objects import AcceleratorError, OutOfMemoryError, StreamContext
+from .._utils import _get_device_index as _any_device_index
 from .memory import (
     caching_allocator_alloc,
     caching_allocator_delete,
@@ -54,6 +58,7 @@ from .random import (
 
 has_half = True
 has_magma = False
+globals().update(_tensor_types("cuda"))
 _CLASSES = {"CUDAGraph": "graphs", "Event": "streams", "ExternalStream": "streams", "Stream": "streams",
             "graph": "graphs"}
 _SUBMODULES = ("amp", "graphs", "nvtx", "profiler", "streams")
@@ -61,6 +66,8 @@ _SUBMODULES = ("amp", "graphs", "nvtx", "profiler", "streams")
 
 def __getattr__(name: str) -> Any:
     """The classes of streams and graphs, which are CuPy's wrapped, and the submodules: loaded when first asked for."""
+    if name == "_initialized":
+        return is_initialized()
     if name in _CLASSES:
         if is_available():
             made = getattr(importlib.import_module(f"..._backends.cuda.{_CLASSES[name]}", f"{__package__}.x"), name)
@@ -94,6 +101,33 @@ def _streams() -> Any:
 def init() -> None:
     """Starts CUDA; its first use does so anyway."""
     _streams()
+
+
+_lazy_init = init
+
+
+def _lazy_call(callable: Callable[[], Any], **kwargs: Any) -> None:
+    """Calls a function that needs CUDA, where there is a device."""
+    if is_available():
+        callable()
+
+
+def _is_in_bad_fork() -> bool:
+    """Whether this process was forked after its parent had started CUDA."""
+    return False
+
+
+def _is_compiled() -> bool:
+    return importlib.import_module("mindtorch_v2.backends.cuda").is_built()
+
+
+def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int | None:
+    """The number of a device; with `optional` None and "cuda" are the current one, with `allow_cpu` the CPU is -1."""
+    if isinstance(device, str):
+        device = _device(device)
+    if isinstance(device, _device) and device.type not in (("cuda", "cpu") if allow_cpu else ("cuda",)):
+        raise ValueError(f"Expected a cuda {'or cpu ' * allow_cpu}device, but got: {device}")
+    return _any_device_index(device, optional, allow_cpu)
 
 
 # devices -------------------------------------------------------------------------------------------------------------

@@ -171,6 +171,6 @@ class _sparsetype(tensortype):
         return sparse_coo_tensor(*args, dtype=cls.dtype) if args else sparse_coo_tensor((0,), dtype=cls.dtype)
 
 
-globals().update({name: _sparsetype(name, (), {"dtype": kind.dtype, "__module__": "torch.sparse",
+globals().update({name: _sparsetype(name, (), {"dtype": kind.dtype, "home": kind.home, "__module__": "torch.sparse",
                                           "__doc__": _sparsetype.__doc__})
                   for name, kind in TENSOR_TYPES.items() if name != "BoolTensor"})

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device_cases import check_copies
+from device_cases import check_copies, check_old_types
 
 import mindtorch_v2 as torch
 from mindtorch_v2 import nn
@@ -82,6 +82,7 @@ def test_ways_to_a_device_and_back() -> None:
     assert y[:, 1:].to("cpu", torch.int64).tolist() == [[1, 2], [4, 5]] and y.tolist() == x.tolist()
     assert y.half().dtype is torch.float16 and y.to(torch.bfloat16).cpu().float().equal(x)
     check_copies(x, y)
+    check_old_types(y)
     for like in (torch.zeros_like(y), y.new_ones(3), y.new_tensor([1]), torch.empty_like(y), y.new_zeros(2)):
         assert like.device == y.device
     network = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)).cuda()

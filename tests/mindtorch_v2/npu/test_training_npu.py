@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device_cases import check_copies
+from device_cases import check_copies, check_old_types
 from device_models import ResNet
 
 import mindtorch_v2 as torch
@@ -340,6 +340,7 @@ def test_copies_between_devices(npu: Any) -> None:
     other = y.to("npu:1")
     assert other.device.index == 1 and other.cpu().equal(x)
     check_copies(x, y)
+    check_old_types(y)
     with pytest.raises(RuntimeError, match="same device"):
         y + x
     with pytest.raises(RuntimeError, match="same device"):
