@@ -41,22 +41,88 @@ def _placed(node: Node, loaded: dict[str, Node]) -> Node:
     return replaced(node)
 
 
-def flat_kernel(expression: Expression, kinds: Sequence[str], out: str) -> ir.Kernel:
-    """One loop over arrays in the same order: the result `out`, then those that the expression loads."""
-    index = Node("var", "i64", (), "i")
+_COSTLY = 6  # additions from which on one looks first whether any element wants a side of a choice
+_BLOCK, _PROBE = 256, 32  # elements that are looked at together, and every so many of which one is looked at before all
+
+
+def _with_other(node: Node, choice: Node, side: int) -> Node:
+    """An expression in which a choice is one of its sides."""
+    made: dict[int, Node] = {}
+
+    def replaced(one: Node) -> Node:
+        if id(one) not in made:
+            args = tuple([replaced(a) for a in ((one.args[side],) if one is choice else one.args)])
+            made[id(one)] = args[0] if one is choice else Node(one.op, one.type, args, one.data) if args else one
+        return made[id(one)]
+
+    return replaced(node)
+
+
+def without_costly_side(node: Node) -> tuple[Node, Node] | None:
+    """(when, what) an expression whose dearest choice has a costly side is where no element wants that; else None.
+
+    `when` is true of an element that does want it.
+    """
+    found, most = None, _COSTLY - 1
+    whole_cost = cost(node)
+    for choice in node.walk():
+        if choice.op != "select" or cost(choice.args[0]) >= _COSTLY:
+            continue
+        for side, other in ((1, 2), (2, 1)):
+            cheap = _with_other(node, choice, other)
+            if whole_cost - cost(cheap) > most:
+                wanted = choice.args[0]
+                if side == 2:
+                    wanted = Node("not", "bool", (wanted,))
+                found, most = (wanted, cheap), whole_cost - cost(cheap)
+    return found
+
+
+def flat_kernel(expression: Expression, kinds: Sequence[str], out: str) -> tuple[ir.Kernel, int]:
+    """A loop over arrays in the same order, the result `out`, then those that are loaded; and the elements of a turn.
+
+    That is one, unless a choice between values has a costly side: then a block of which no element wants it is
+    computed without it.
+    """
     arrays = [Array("out", out, 1, "c")]
-    loaded = {}
+    arrays += [Array(f"t{i}", kind, 1, "c") for i, kind in zip(expression.loads, kinds, strict=True)]
     own = ir.TYPES[expression.kind.name]
-    for i, kind in zip(expression.loads, kinds, strict=True):
-        array = Array(f"t{i}", kind, 1, "c")
-        arrays.append(array)
-        loaded[f"t{i}"] = cast(Node("load", kind, (index,), array), own)
-    value = _placed(expression.node, loaded)
-    body: list[Any] = [ir.Store(arrays[0], (index,), value)]
-    loop = ir.Loop("i", const(0, "i64"), Node("arg", "i64", (), "count"), const(1, "i64"), body,
-                   const(cost(value), "i64"))
+
+    def at(node: Node, index: Node) -> Node:
+        return _placed(node, {a.name: cast(Node("load", a.type, (index,), a), own) for a in arrays[1:]})
+
+    def stored(node: Node, index: Node) -> list[Any]:
+        return [ir.Store(arrays[0], (index,), at(node, index))]
+
     numbers = [("count", "i64"), *((f"n{i}", kind) for i, kind in expression.numbers.items())]
-    return ir.Kernel("flat", arrays, numbers, [loop], {"i": "i64"})
+    count, one = Node("arg", "i64", (), "count"), number(1)
+    work = cost(at(expression.node, var("i")))
+    choice = without_costly_side(expression.node)
+    if choice is None:
+        loop = ir.Loop("i", number(0), count, one, stored(expression.node, var("i")), number(work))
+        return ir.Kernel("flat", arrays, numbers, [loop], {"i": "i64"}), 1
+    wanted, cheap = choice
+    first, index = var("first"), whole("add", var("first"), var("i"))
+    some = Node("var", "bool", (), "some")
+    probes = at(wanted, first)
+    for k in range(_PROBE, _BLOCK, _PROBE):
+        probes = Node("or", "bool", (probes, at(wanted, whole("add", first, number(k)))))
+
+    def over_block(body: list[Any]) -> ir.Loop:
+        return ir.Loop("i", number(0), number(_BLOCK), one, body)
+
+    block: list[Any] = [
+        ir.Set("some", probes),
+        ir.If(some, [], [over_block([ir.Set("some", Node("or", "bool", (some, at(wanted, index))))])]),
+        ir.If(some, [over_block(stored(expression.node, index))], [over_block(stored(cheap, index))]),
+    ]
+    turn = [ir.Set("first", whole("mul", var("block"), number(_BLOCK))),
+            ir.If(Node("le", "bool", (whole("add", first, number(_BLOCK)), count)), block,
+                  [ir.Loop("i", first, count, one, stored(expression.node, var("i")))])]
+    turns = whole("cdiv", whole("add", count, number(_BLOCK - 1)), number(_BLOCK))
+    loop = ir.Loop("block", number(0), turns, one, turn, number(work * _BLOCK))
+    variables = {"i": "i64", "block": "i64", "first": "i64", "some": "bool"}
+    return ir.Kernel("flat", arrays, numbers, [loop], variables), _BLOCK
 
 
 CHUNK = 1 << 12  # elements of a row that one turn takes
@@ -163,7 +229,7 @@ def flat_module(expression: Expression, kinds: Sequence[str], out: str, pattern:
     It serves arrays of one shape in C order and numbers that answer the guards alike. With `into`, the first array is
     written, and True comes back.
     """
-    kernel = flat_kernel(expression, kinds, out)
+    kernel, block = flat_kernel(expression, kinds, out)
     module = Module()
     frame = llvm.inner_functions(module, kernel, exact=True)
     module.parts.append(llvm.RUN)
@@ -192,8 +258,11 @@ def flat_module(expression: Expression, kinds: Sequence[str], out: str, pattern:
     entry.word(frame.numbers["count"], "i64", count)
     for i, kind in expression.numbers.items():
         entry.word(frame.numbers[f"n{i}"], LLVM_TYPES[kind], body.numbers[f"n{i}"])
-    entry.word(frame.turns, "i64", count)
-    body.do(f"call void @run(ptr %frame, i64 {count}, i64 {cost(kernel.body[0].body[0].value)})")
+    turns = count
+    if block > 1:
+        turns = body.line(f"sdiv i64 {body.line(f'add i64 {count}, {block - 1}')}, {block}")
+    entry.word(frame.turns, "i64", turns)
+    body.do(f"call void @run(ptr %frame, i64 {turns}, i64 {kernel.body[0].work.data})")
     if into:
         entry.give("_Py_TrueStruct")
     else:

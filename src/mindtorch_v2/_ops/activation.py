@@ -215,8 +215,7 @@ def _elu(xp: Any, self: Any, alpha: float, scale: float, input_scale: float) -> 
         low *= input_scale
     low = xp.expm1(low)
     low *= alpha * scale
-    low += xp.at_least(self, 0) if scale == 1 else xp.at_least(self, 0) * self.dtype.type(scale)
-    return low
+    return xp.where(self < 0, low, self if scale == 1 else self * self.dtype.type(scale))
 
 
 def _elu_grad(xp: Any, grad: Any, self: Any, alpha: float, scale: float, input_scale: float) -> Any:

@@ -239,6 +239,7 @@ class Copies(ArrayFamily):
 
 
 _LARGE = 1 << 14  # elements from which on copies are shared out among threads
+_MANY = 1 << 10  # elements that NumPy takes longer to bring into half precision, or out of it, than a compiled loop
 
 
 @functools.cache
@@ -253,7 +254,7 @@ def _copied(xp: Any, self: Any, spec: Spec) -> Any:
     if not at_hand(self):  # it comes from another device
         self = self.to_host()
     kind, wanted = self.dtype, spec.dtype.np
-    if self.size < _LARGE:
+    if self.size < (_MANY if kind is not wanted and (kind in REDUCED or wanted in REDUCED) else _LARGE):
         strides = spec.strides
         if kind is wanted and strides is None:
             return self.copy()

@@ -224,8 +224,8 @@ _CTC = op(f"_ctc_loss({_ARGUMENTS}, int blank=0, bool zero_infinity=False) -> (T
    kernel=computes(_ctc_specs, _ctc_array),
    npu="aclnnCtcLoss(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity, neg_log_likelihood, "
        "log_alpha)",
-   kernels={"cuda": "ctc.ctc_loss", "npu": "loss.ctc_loss"}, grad=dict(log_probs=_ctc_grad), public="",
-   decomposition=_ctc_by_parts,
+   kernels={"cpu": "ctc.ctc_loss", "cuda": "ctc.ctc_loss", "npu": "loss.ctc_loss"},
+   grad=dict(log_probs=_ctc_grad), public="", decomposition=_ctc_by_parts,
    batch=one_by_one)  # the gradient's formula reads what the kernel leaves in log_alpha
 
 
@@ -239,7 +239,7 @@ _CTC_BACKWARD = op(
    "zero_infinity=False) -> Tensor",
    kernel=computes(lambda grad_out, log_probs, *rest: Spec(log_probs._array.shape, log_probs.dtype),
                    _ctc_backward_array),
-   kernels={"cuda": "ctc.ctc_loss_backward"},
+   kernels={"cpu": "ctc.ctc_loss_backward", "cuda": "ctc.ctc_loss_backward"},
    grad=dict(grad_out=_no_second_derivative, log_probs=_no_second_derivative), public="",
    decomposition=_ctc_backward_by_parts)
 

@@ -38,7 +38,7 @@ def _flip(xp: Any, self: Any, dims: Sequence[int], spec: Spec) -> Any:
 
 
 op("flip(Tensor self, int[] dims) -> Tensor", kernel=moves(_flip_spec, _flip),
-   kernels={"npu": "index.flip"},
+   kernels={"cpu": "rearrange.flip", "npu": "index.flip"},
    npu="aclnnFlip(self, dims, out)",
    grad=dict(self=lambda grad, dims: grad.flip(dims)),
    samples=cases(case(t(2, 3), (0,)), case(t(2, 3), (0, -1)), case(t(2, 3), ()), case(t(), (0,)), case(t(0, 3), (1,)),
@@ -83,6 +83,7 @@ def _roll(xp: Any, self: Any, shifts: Sequence[int], dims: Sequence[int] | None)
 
 
 op("roll(Tensor self, int[1] shifts, int[1]? dims=None) -> Tensor", kernel=moves(_roll_spec, _roll),
+   kernels={"cpu": "rearrange.roll"},
    npu="aclnnRoll(self, shifts, dims|[], out)",
    grad=dict(self=lambda grad, shifts, dims: grad.roll(tuple([-s for s in shifts]), dims)),
    samples=cases(case(t(2, 3), 1), case(t(2, 3), (1, -2), (0, 1)), case(t(2, 3), 5, 1), case(t(), 1),
@@ -230,7 +231,7 @@ op("diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
    grad=dict(self=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2)),
    samples=cases(case(t(3)), case(t(2, 3)), case(t(2, 3), 1, 0, 2), case(t(2, 3), -2), case(t(2, 0)),
                  error(RuntimeError, "diagonal dimensions cannot be identical 0, 0", t(2, 3), 0, 0, 0)), linear=True,
-   batch=_diag_embed_each, out=None, kernels={"npu": "index.diag_embed"})
+   batch=_diag_embed_each, out=None, kernels={"cpu": "rearrange.diag_embed", "npu": "index.diag_embed"})
 
 
 @composite("diag(Tensor self, int diagonal=0) -> Tensor",

@@ -132,3 +132,29 @@ def test_types_of_tensors_without_dimensions(name: str, monkeypatch: pytest.Monk
         assert getattr(torch, name)(single, single, narrow, value=0.5).dtype is torch.float32
     for _ in range(2):
         assert (wide * torch.ones(4)).dtype is torch.float64 and (single * torch.ones(4)).dtype is torch.float32
+
+
+@pytest.mark.parametrize("wanted", ["none", "last", "some", "all"])
+@pytest.mark.parametrize("count", [255, 256, 1000])
+def test_a_costly_side_is_computed_where_an_element_wants_it(count: int, wanted: str,
+                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "_AT_ONCE", True)
+    given = np.linspace(1, 2, count, dtype=np.float32)
+    given[{"none": [], "last": [-1], "some": slice(7, None, 300), "all": slice(None)}[wanted]] *= -1
+    x = torch.from_numpy(given)
+    expected = np.where(given < 0, np.expm1(given), given)
+    np.testing.assert_allclose(torch.nn.functional.elu(x).numpy(), expected, 1e-6)
+    np.testing.assert_allclose(torch.nn.functional.elu_(x.clone()).numpy(), expected, 1e-6)
+
+
+def test_the_costly_side_of_a_choice_is_known() -> None:
+    kind = np.dtype(np.float32)
+
+    def choice(compute: Any) -> Any:
+        return pointwise.without_costly_side(Expression(compute, [kind], [0], kind).node)
+
+    when, what = choice(lambda xp, x: xp.where(x < 0, xp.exp(x), x * 2))
+    assert (when.op, what.op) == ("lt", "mul")
+    assert choice(lambda xp, x: xp.where(x < 0, x, xp.exp(x)))[0].op == "not"
+    assert choice(lambda xp, x: xp.where(x < 0, x + 1, x)) is None
+    assert choice(lambda xp, x: xp.where(xp.exp(x) < 2, xp.exp(x), x)) is None

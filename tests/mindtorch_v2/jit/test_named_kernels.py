@@ -21,7 +21,7 @@ from mindtorch_v2._ops._declare.rules import Spec
 pytestmark = pytest.mark.skipif(not machine.available(), reason="needs llvmlite")
 
 MODULES = ("reduce", "softmax", "norm", "scan", "class_loss", "order", "products", "pool", "index", "pad", "rnn",
-           "attention", "conv", "fill", "elementwise")
+           "attention", "conv", "fill", "elementwise", "rearrange", "ctc")
 NAMED = {name: d for name, d in DECLARATIONS.items()
          if isinstance(d.family, ArrayFamily) and not isinstance(d.family, Parts)
          and d.kernels.get("cpu", "onednn").partition(".")[0] in MODULES}
@@ -424,3 +424,31 @@ def test_two_folds_of_one_call_change_over_together():
         torch.aminmax(row)
         least, most = torch.aminmax(values, dim=0, keepdim=True)
         assert least.tolist() == [[0.0, 1.0, 2.0]] and most.tolist() == [[3.0, 4.0, 5.0]]
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.parametrize("zero_infinity", [False, True])
+@pytest.mark.parametrize("padded", [False, True])
+def test_alignments_of_labels_in_time(kind, zero_infinity, padded):
+    """Equal labels next to each other, no labels, no steps, fewer steps than labels, and a batch that lies turned."""
+    rng = np.random.default_rng(5)
+    steps, lengths = (9, 9, 4, 9, 0, 0, 1), (4, 0, 4, 1, 2, 0, 0)
+    log_probs = np.log(rng.dirichlet(np.ones(5), (7, 9))).astype(kind).transpose(1, 0, 2)
+    labels = rng.integers(1, 5, (7, 4))
+    labels[0] = 2, 2, 3, 3
+    targets = labels if padded else np.concatenate([row[:n] for row, n in zip(labels, lengths, strict=True)])
+    forward, backward = (DECLARATIONS[f"aten::_ctc_loss{end}"] for end in ("", "_backward"))
+    given = (log_probs, targets, steps, lengths)
+    (loss, alpha), (expected, all_alpha) = (f(*given, 0, zero_infinity) for f in (
+        named_kernel("cpu", forward.kernels["cpu"]), lambda *args: forward.family.array(xp, *args)))
+    close = 1e-4 if kind == "float32" else 1e-11
+    np.testing.assert_allclose(loss, expected, close)
+    grad = rng.standard_normal(7).astype(kind)
+    made = named_kernel("cpu", backward.kernels["cpu"])(grad, *given, loss, alpha, 0, zero_infinity)
+    wanted = backward.family.array(xp, grad, *given, expected, all_alpha, 0, zero_infinity)
+    np.testing.assert_allclose(made, wanted, close, close)
+
+
+def test_a_label_that_is_no_class_is_not_looked_up():
+    own = named_kernel("cpu", DECLARATIONS["aten::_ctc_loss"].kernels["cpu"])
+    assert own(np.zeros((3, 1, 4), np.float32), np.array([[1, 4]]), (3,), (2,), 0, False) is None

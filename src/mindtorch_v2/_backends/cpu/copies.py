@@ -7,7 +7,7 @@ from ..._core.geometry import collapsed
 from ..._kernels import ir, llvm, pointwise
 from ..._kernels.library.fill import with_zeros
 from ..._kernels.trace import Expression
-from .jit.calls import DUE_LATER, Code, launched
+from .jit.calls import DUE, DUE_LATER, Code, launched
 from .pointwise import inner_of
 
 _PLANS = 4096
@@ -75,5 +75,6 @@ def _plan(target: np.ndarray, source: np.ndarray) -> tuple[Code, np.ndarray] | N
         def make() -> str:
             return llvm.module_of(pointwise.strided_kernel(expression, [loaded], out, inner), exact=True)
 
-        code = _codes[out, loaded, inner] = Code(make, due=DUE_LATER)
+        slow = not {out, loaded}.isdisjoint(("f16", "bf16"))  # in NumPy
+        code = _codes[out, loaded, inner] = Code(make, due=DUE if slow else DUE_LATER)
     return code, pointwise.geometry_of(sizes, strides)

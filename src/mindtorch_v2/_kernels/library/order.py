@@ -1,6 +1,6 @@
-"""Sorting short rows, which lie along the middle dimension, and what is found by it; `nans`: there may be some."""
+"""Sorting short rows, which lie along the middle dimension, medians and searches; `nans`: there may be some."""
 
-from ..language import function, isnan, kernel, local, parallel
+from ..language import c_rem, function, isnan, kernel, larger, parallel, smaller
 
 SHORT = 64  # elements of a row up to which insertion is the quickest way to sort it
 
@@ -40,32 +40,74 @@ def sort(values, indices, x, *, descending, nans):
             put(values, indices, o, j, i, x[o, i, j], i, descending, nans)
 
 
+@function
+def nth_value(room, row, count, wanted):
+    """The element that stands at a place once the first `count` of a row are sorted; they are moved about.
+
+    Parts them by the median of three drawn ones, without branches: each is exchanged with the first that is not less.
+    """
+    left, right, drawn = 0, count, 1
+    while right - left > 1:
+        width = right - left
+        drawn = c_rem(drawn * 1103515245 + 12345, 2147483648)
+        a = room[row, left + c_rem(drawn, width)]
+        drawn = c_rem(drawn * 1103515245 + 12345, 2147483648)
+        b = room[row, left + c_rem(drawn, width)]
+        drawn = c_rem(drawn * 1103515245 + 12345, 2147483648)
+        c = room[row, left + c_rem(drawn, width)]
+        pivot = larger(smaller(a, b), smaller(larger(a, b), c))
+        at = left
+        for i in range(left, right):
+            value = room[row, i]
+            room[row, i] = room[row, at]
+            room[row, at] = value
+            at += 1 if value < pivot else 0
+        if wanted < at:
+            right = at
+        elif at > left:
+            left = at
+        else:  # none is less: those that are equal
+            for i in range(left, right):
+                value = room[row, i]
+                room[row, i] = room[row, at]
+                room[row, at] = value
+                at += 1 if value == pivot else 0
+            if wanted < at:
+                at, right = wanted, wanted + 1
+            left = at
+    return room[row, left]
+
+
 @kernel
-def picked(values, indices, x, *, which, nans):
-    """The lower median of each row, of all elements or of numbers."""
+def median(values, indices, room, x, *, ignored, nans):
+    """The lower median of each row: the first NaN if there is one, unless those are `ignored`; of equal ones in order.
+
+    `room` is for the elements of all rows.
+    """
     length, inner = x.shape[1], x.shape[2]
-    ordered, places = local(64, x), local(64, indices)
-    for row in parallel(x.shape[0] * inner, length * length):
+    for row in parallel(x.shape[0] * inner, 8 * length):
         o, j = row // inner, row % inner
-        known = 0
+        known, place = 0, 0
         for i in range(length):
             value = x[o, i, j]
+            room[row, known] = value
             if nans:
                 known += 0 if isnan(value) else 1
             else:
                 known += 1
-            at = i
-            while at > 0 and before(value, ordered[at - 1], False, nans):
-                ordered[at] = ordered[at - 1]
-                places[at] = places[at - 1]
-                at -= 1
-            ordered[at] = value
-            places[at] = i
-        found = max(known - 1, 0) // 2
-        if which == "median":
-            found = (length - 1) // 2 if known == length else known  # the first NaN
-        values[o, j] = ordered[found]
-        indices[o, j] = places[found]
+        if known < length and (known == 0 or not ignored):
+            while not isnan(x[o, place, j]):
+                place += 1
+        else:
+            wanted = (known - 1) // 2
+            middle = nth_value(room, row, known, wanted)
+            for i in range(length):
+                wanted -= 1 if x[o, i, j] < middle else 0
+            while wanted > 0 or x[o, place, j] != middle:
+                wanted -= 1 if x[o, place, j] == middle else 0
+                place += 1
+        values[o, j] = x[o, place, j]
+        indices[o, j] = place
 
 
 @kernel

@@ -28,6 +28,13 @@ def volumes(array: np.ndarray, rank: int) -> np.ndarray:
     return array.reshape(math.prod(shape[:at]), *(1,) * (3 - rank), *shape[at:])
 
 
+def along(array: np.ndarray, dim: int) -> np.ndarray:
+    """An array as (before, along, behind) a dimension."""
+    shape = array.shape
+    at = dim % len(shape)
+    return array.reshape(math.prod(shape[:at]), shape[at], math.prod(shape[at + 1 :]))
+
+
 def zeros_for_sums(shape: Sizes, kind: np.dtype) -> np.ndarray:
     """Zeros to add elements of a type to; wider where the type is of half precision."""
     return zeros(shape, WIDER.get(kind, kind))

@@ -8,17 +8,11 @@ import numpy as np
 from ...._kernels.library import order, select
 from ..jit.calls import hurry, launched
 from ..jit.repeats import empty, repeats
+from .arrays import along
 
 _FEW = 32  # elements up to which the best are kept sorted while a row is read
 _STEPS = 1 << 17  # elements up to which a kernel is run step by step by Python, for equal ones to be PyTorch's
-hurry(select.few_of_many, select.many, select.kth, select.mode)
-
-
-def _rows(array: Any, dim: int) -> Any:
-    """The array as (before, along, behind) the dimension."""
-    shape = array.shape
-    at = dim % len(shape)
-    return array.reshape(math.prod(shape[:at]), shape[at], math.prod(shape[at + 1 :]))
+hurry(order.median, select.few_of_many, select.many, select.kth, select.mode)
 
 
 @repeats
@@ -26,7 +20,7 @@ def sort(self: Any, dim: int, descending: bool, stable: Any, spec: Any) -> Any:
     if not self.ndim or not 0 < self.shape[dim] <= order.SHORT or spec[0].strides is not None:
         return None
     values, indices = empty(self.shape, self.dtype), empty(self.shape, np.int64)
-    done = launched(order.sort, _rows(values, dim), _rows(indices, dim), _rows(self, dim), descending=descending,
+    done = launched(order.sort, along(values, dim), along(indices, dim), along(self, dim), descending=descending,
                     nans=self.dtype.kind == "f")
     return (values, indices) if done else None
 
@@ -36,7 +30,7 @@ def topk(self: Any, k: int, dim: int, largest: bool, sorted: bool) -> Any:
     if not self.ndim or not k:
         return None
     at = dim % self.ndim
-    shape, rows = (*self.shape[:at], k, *self.shape[at + 1 :]), _rows(self, dim)
+    shape, rows = (*self.shape[:at], k, *self.shape[at + 1 :]), along(self, dim)
     few = k * select.FEW_OF <= rows.shape[1]
     room = (rows.shape[0] * rows.shape[2], k if few else rows.shape[1])
     constants = {"largest": largest, "nans": self.dtype.kind == "f"}
@@ -44,12 +38,12 @@ def topk(self: Any, k: int, dim: int, largest: bool, sorted: bool) -> Any:
         constants |= {"in_order": sorted, "few": k <= _FEW}
     written = select.few_of_many if few else select.many
     made = empty(shape, self.dtype), empty(shape, np.int64), empty(room, np.int64)
-    if launched(written, _rows(made[0], dim), _rows(made[1], dim), made[2], rows, **constants):
+    if launched(written, along(made[0], dim), along(made[1], dim), made[2], rows, **constants):
         return made[:2]
     if self.size > _STEPS or not _has_equal(rows, k, largest):
         return None  # NumPy finds the same, or takes other equal ones of very many (docs/differences.md)
     stepped = np.empty(shape, self.dtype), np.empty(shape, np.int64)
-    written(_rows(stepped[0], dim), _rows(stepped[1], dim), made[2], rows, **constants)
+    written(along(stepped[0], dim), along(stepped[1], dim), made[2], rows, **constants)
     return stepped
 
 
@@ -60,15 +54,14 @@ def _has_equal(rows: Any, k: int, largest: bool) -> bool:
     return not (candidates[:, :-1] < candidates[:, 1:]).all()
 
 
-def _picked(which: str, self: Any, dim: int, keepdim: bool) -> Any:
-    if not self.ndim or not 0 < self.shape[dim] <= order.SHORT:
+def _median(self: Any, dim: int, keepdim: bool, *, ignored: bool) -> Any:
+    if not self.ndim or not self.size:
         return None
-    at = dim % self.ndim
-    shape = (*self.shape[:at], *((1,) if keepdim else ()), *self.shape[at + 1 :])
-    values, indices, rows = empty(shape, self.dtype), empty(shape, np.int64), _rows(self, dim)
-    room = (rows.shape[0], rows.shape[2])
-    done = launched(order.picked, values.reshape(room), indices.reshape(room), rows, which=which,
-                    nans=self.dtype.kind == "f")
+    at, rows = dim % self.ndim, along(self, dim)
+    shape, room = (*self.shape[:at], *((1,) if keepdim else ()), *self.shape[at + 1 :]), (rows.shape[0], rows.shape[2])
+    values, indices, work = empty(shape, self.dtype), empty(shape, np.int64), empty(self.size, self.dtype)
+    done = launched(order.median, values.reshape(room), indices.reshape(room), work.reshape(math.prod(room), -1), rows,
+                    ignored=ignored, nans=self.dtype.kind == "f")
     return (values, indices) if done else None
 
 
@@ -76,7 +69,7 @@ def _one_of_each(written: Any, self: Any, dim: int, keepdim: bool, *numbers: int
     """An element of each row, and of equal ones the one that PyTorch tells; None where that would take long."""
     if not self.ndim or not self.size:
         return None
-    at, rows, nans = dim % self.ndim, _rows(self, dim), self.dtype.kind == "f"
+    at, rows, nans = dim % self.ndim, along(self, dim), self.dtype.kind == "f"
     shape = (*self.shape[:at], *((1,) if keepdim else ()), *self.shape[at + 1 :])
     room, places = (rows.shape[0], 1, rows.shape[2]), (rows.shape[0] * rows.shape[2], rows.shape[1])
     values, indices, work = empty(shape, self.dtype), empty(shape, np.int64), empty(places, np.int64)
@@ -96,30 +89,30 @@ def kthvalue(self: Any, k: int, dim: int, keepdim: bool) -> Any:
 
 @repeats
 def mode(self: Any, dim: int, keepdim: bool) -> Any:
-    if self.ndim and self.shape[dim] > order.SHORT and not _has_equal(_rows(self, dim), self.shape[dim] - 1, False):
+    if self.ndim and self.shape[dim] > order.SHORT and not _has_equal(along(self, dim), self.shape[dim] - 1, False):
         return None  # all are different: NumPy sorts faster
     return _one_of_each(select.mode, self, dim, keepdim)
 
 
 @repeats
 def median(self: Any, dim: int, keepdim: bool) -> Any:
-    return _picked("median", self, dim, keepdim)
+    return _median(self, dim, keepdim, ignored=False)
 
 
 @repeats
 def nanmedian(self: Any, dim: int, keepdim: bool) -> Any:
-    return _picked("nanmedian", self, dim, keepdim)
+    return _median(self, dim, keepdim, ignored=True)
 
 
 @repeats
 def median_of_all(self: Any) -> Any:
-    made = _picked("median", self.reshape(-1), 0, False)
+    made = _median(self.reshape(-1), 0, False, ignored=False)
     return None if made is None else made[0]
 
 
 @repeats
 def nanmedian_of_all(self: Any) -> Any:
-    made = _picked("nanmedian", self.reshape(-1), 0, False)
+    made = _median(self.reshape(-1), 0, False, ignored=True)
     return None if made is None else made[0]
 
 
