@@ -1,5 +1,6 @@
 """What oneDNN computes on the CPU agrees with NumPy; without the library there is nothing to compare."""
 
+import contextlib
 import itertools
 import math
 import os
@@ -282,7 +283,7 @@ def test_what_is_said_of_it():
 @needs_library
 def test_a_primitive_takes_no_array_of_another_size():
     kernels = onednn_kernels()
-    primitive = kernels._eltwise(1, 64 * 256, kernels._LOGISTIC, False)
+    primitive = kernels._eltwise(1, 64 * 256, kernels._ALGORITHMS["logistic"], False)
     x, made = np.ones((64, 256), np.float32), np.empty((64, 256), np.float32)
     primitive(x, made)
     assert np.allclose(made, 1 / (1 + math.exp(-1)))
@@ -315,3 +316,64 @@ def test_windows_of_unfold_and_fold_lie_as_without_the_library():
         return blocks, folded, *torch.autograd.grad(folded.square().sum(), x)
 
     assert_agree(*both(compute))
+
+
+PRODUCTS = {
+    "bias and relu": (2, lambda x, w, b, r: F.linear(x, w, b).relu()),
+    "gelu": (2, lambda x, w, b, r: F.gelu(F.linear(x, w, b))),
+    "gelu by tanh": (2, lambda x, w, b, r: F.gelu(F.linear(x, w), approximate="tanh")),
+    "silu": (2, lambda x, w, b, r: F.silu(x @ w.t())),
+    "tanh and scale": (3, lambda x, w, b, r: torch.tanh(torch.addmm(b, x, w.t())) * 0.5),
+    "sigmoid": (2, lambda x, w, b, r: torch.sigmoid(F.linear(x, w, b))),
+    "residual": (3, lambda x, w, b, r: r + F.linear(x, w, b) * 2.5),
+    "of several dimensions": (4, lambda x, w, b, r: F.gelu(F.linear(x.view(4, 16, 64), w) + b) * r.view(4, 16, 48)),
+    "one number": (3, lambda x, w, b, r: F.linear(x, w, b) * r[0, 0] + 1),
+    "held": (1, lambda x, w, b, r: (product := F.linear(x, w, b), product.relu())),
+    "square": (1, lambda x, w, b, r: (product := F.linear(x, w, b)) * product),
+    "written": (1, lambda x, w, b, r: F.linear(x, w, b).relu_()),
+    "columns": (1, lambda x, w, b, r: F.linear(x, w, b) + r[:, :1]),
+}
+
+
+@needs_library
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_of_a_plan_with_what_follows_them(name, calls, monkeypatch):
+    monkeypatch.setattr(onednn_kernels(), "_MULTIPLIED", 1)
+    count, program = PRODUCTS[name]
+    torch.manual_seed(0)
+    given = torch.randn(64, 64), torch.randn(48, 64), torch.randn(48), torch.randn(64, 48)
+
+    def results():
+        made = program(*given)
+        return made if isinstance(made, tuple) else (made,)
+
+    with torch.pipeline() as pipe:
+        made = results()
+    assert calls
+    steps = pipe.history[-1][1].steps
+    assert [len(step.entries) for step in steps if step.kind == "product"] == [count]
+    assert_agree(made, results())
+    with mkldnn.flags(enabled=False), torch.pipeline():  # the same plan
+        made = results()
+    assert len(calls) == 1
+    assert_agree(made, results())
+
+
+@needs_library
+def test_products_of_a_training_step(calls, monkeypatch):
+    """Forward keeps what backward reads; the gradients are products, too."""
+    monkeypatch.setattr(onednn_kernels(), "_MULTIPLIED", 1)
+
+    def gradients(recorded):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.Linear(64, 32), torch.nn.ReLU())
+        x = torch.randn(8, 4, 32, requires_grad=True)
+        with torch.pipeline() if recorded else contextlib.nullcontext() as pipe:
+            (model(x) ** 2).sum().backward()
+        return pipe, [x.grad, *(p.grad for p in model.parameters())]
+
+    pipe, made = gradients(recorded=True)
+    kinds = [step.kind for step in pipe.history[-1][1].steps]
+    assert kinds.count("product") == 6
+    assert len(calls) == 6
+    assert_agree(made, gradients(recorded=False)[1])

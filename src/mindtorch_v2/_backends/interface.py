@@ -88,6 +88,14 @@ class Backend:
         """The compiled forms of a pointwise operator, where arrays are NumPy's; None if there are none."""
         return None
 
+    def fused_product(self, product: Any, parts: Sequence[Any]) -> Callable | None:
+        """What multiplies matrices and takes parts after that, as `_pipeline/products.py` has them, in one call.
+
+        It is given the result's shape, both matrices, the bias and the parts' operands, and gives the result, or None
+        where it will not now. None if the device has no such call.
+        """
+        return None
+
 
 def parameters_of(function: Callable) -> tuple[str, ...]:
     """The names of a function's parameters."""

@@ -20,6 +20,7 @@ class Step:
 
     kernel: Any = None
     group: Any = None  # how the kernel is launched (run.py)
+    product: Any = None  # what multiplies, what it is given, and the result's layout (products.py)
     bytes: int = 0
     flops: int = 0
     seconds: float | None = None

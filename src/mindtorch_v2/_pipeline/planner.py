@@ -14,6 +14,7 @@ from .._kernels import ir
 from .._kernels.pointwise import CHUNK
 from .fuse import Body, Operand, geometry, in_rows, kernel, of_rows, row_geometry, row_kernel, run_of
 from .plan import Plan, Step
+from .products import Matrix, join_products
 from .run import Group, Sum, function_of, memory_of
 from .trace import Entry, Free, Layout, Trace, Value, layout_of
 
@@ -45,6 +46,7 @@ class Draft:
         self.stay = 0  # the dimensions that sums keep
         self.rows: dict[int, Place] = {}  # by memory: values that rows have one of, which later entries may read
         self.frees: list[int] = []  # positions of the numbers that a run brings, `f0` ... in the body
+        self.product: Any = None  # of a step that multiplies matrices: see products.py
 
     def next_name(self) -> str:
         """That of the next entry's value, which is the same in all steps that compute the same."""
@@ -115,15 +117,36 @@ class _Planner:
             joins = self._joined if recipe.expression is not None else self._folded
             if recipe.expression is recipe.fold is recipe.row is None or not joins(at, entry):
                 self._call(at, entry)
-        reads: dict[int, int] = {}
-        for draft in self.drafts:
-            for number in self._operands(draft):
-                memory = self._memory(number)
-                reads[memory] = max(reads.get(memory, -1), draft.index)
+        join_products(self)
+        reads = self._reads()
         for draft in self.drafts:
             self.plan.steps.append(self._step(draft, reads))
 
-    def _operands(self, draft: Draft) -> list[int]:
+    def _reads(self) -> dict[int, int]:
+        """The last step that reads a memory."""
+        reads: dict[int, int] = {}
+        for draft in self.drafts:
+            for number in self.operands(draft):
+                memory = self._memory(number)
+                reads[memory] = max(reads.get(memory, -1), draft.index)
+        return reads
+
+    def is_kept(self, memory: int, draft: Draft) -> bool:
+        """Whether what a step has put into memory is held, or read by a later step."""
+        return memory in self.live or self._reads().get(memory, -1) > draft.index
+
+    def writes(self, draft: Draft) -> bool:
+        """Whether a step writes memory that was there before."""
+        return bool(draft.writes) or any(_written(self.plan.entries[at]) for at in draft.entries)
+
+    def drop(self, draft: Draft) -> None:
+        """Leaves a step out."""
+        self.drafts.remove(draft)
+        for later in self.drafts[draft.index :]:
+            later.index -= 1
+
+    def operands(self, draft: Draft) -> list[int]:
+        """The values that a step reads."""
         if draft.shape is None:
             return [n for at in draft.entries for n in self.plan.entries[at].operands()]
         return [number for _, number in draft.loaded.values()]
@@ -366,6 +389,8 @@ class _Planner:
     def _step(self, draft: Draft, reads: dict[int, int]) -> Step:
         plan = self.plan
         entry = plan.entries[draft.entries[0]]
+        if draft.product is not None:
+            return self._product(draft)
         if draft.shape is None or len(draft.entries) == 1 and entry.recipe.expression is None:
             results = [n for n in entry.results if n is not None]
             step = Step("call", draft.entries, entry.operands(), results)
@@ -416,6 +441,21 @@ class _Planner:
         step.text = lambda: _kernel_text(step.kernel)
         return step
 
+    def _product(self, draft: Draft) -> Step:
+        """A product with what follows it, of which the last value is the result."""
+        plan, (product, parts, launch) = self.plan, draft.product
+        given = [product.left.number, product.right.number, *([] if product.bias is None else [product.bias])]
+        given += [part.operand.number if isinstance(part.operand, Matrix) else part.operand
+                  for part in parts if part.operand is not None]  # fmt: skip
+        calls = [plan.entries[at] for at in draft.entries]
+        made = calls[-1].results[0]
+        assert made is not None
+        step = Step("product", draft.entries, [n for n in given if n.__class__ is Value], [made])
+        step.product = (launch, given, plan.layouts[made])
+        step.bytes = sum([plan.layouts[n].nbytes for n in (*step.inputs, made)])
+        step.flops = 2 * product.work
+        step.text = lambda: "\n".join(map(_call_text, calls))
+        return step
 
     def _reused(self, draft: Draft, kept: list, reads: dict[int, int]) -> dict[int, int]:
         """Inputs that a step is the last to read, element by element, and whose memory results may take, by result."""

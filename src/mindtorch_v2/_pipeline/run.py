@@ -134,7 +134,10 @@ class _Written:
                 for number in step.inputs:
                     self._have(number)
             self.lines.append(f"at = {at}" + "; began = clock()" * self.timed)
-            self.lines += self._calling(at, step) if step.group is None else self._launching(at, step)
+            if step.product is not None:
+                self.lines += self._multiplying(at, step)
+            else:
+                self.lines += self._calling(at, step) if step.group is None else self._launching(at, step)
             if self.timed:
                 self.lines.append("plan.steps[at].seconds = clock() - began")
             self.made.update(step.outputs)
@@ -172,7 +175,6 @@ class _Written:
         """Lines that run a step's kernel, or its entries one by one where there is no machine code."""
         group, plan = step.group, self.plan
         size = math.prod(group.shape)
-        self.scope[f"parts{at}"] = _Parts(plan, step)
         fresh, sums = [], {one.number: one.mean for one in group.sums}
         for number in step.outputs:
             layout = plan.layouts[number]
@@ -185,9 +187,7 @@ class _Written:
             fresh.append(f"v{number} = {f'{spare} if is_spare({spare}) else ' * bool(spare)}new{number}()")
         arrays = [f"v{n}" for n in group.arrays]
         numbers = "".join(f", numbers[{i}]" for i in group.numbers)
-        made = "".join(f"v{n}, " for n in step.outputs)
-        roots = "".join(f"v{n}, " for n in _roots_read(plan, step))
-        otherwise = f"{made + '= ' if made else ''}parts{at}(({roots}), numbers)"
+        otherwise = self._one_by_one(at, step)
         if group.launch is False:
             return [otherwise]
         if group.launch is not None:
@@ -209,6 +209,23 @@ class _Written:
                 *("    " + line for line in fresh),
                 f"    done = code({', '.join(arrays)}, words{at}{numbers})",
                 "if not done:", f"    {otherwise}", *ends]  # fmt: skip
+
+    def _one_by_one(self, at: int, step: Step) -> str:
+        """What runs the entries of a step by their own kernels."""
+        self.scope[f"parts{at}"] = _Parts(self.plan, step)
+        made = "".join(f"v{n}, " for n in step.outputs)
+        roots = "".join(f"v{n}, " for n in _roots_read(self.plan, step))
+        return f"{made + '= ' if made else ''}parts{at}(({roots}), numbers)"
+
+    def _multiplying(self, at: int, step: Step) -> list[str]:
+        """Lines that multiply, or run the entries one by one where the device will not now."""
+        launch, values, layout = step.product
+        number = step.outputs[0]
+        self.scope |= {f"product{at}": launch, f"shape{at}": layout.shape, f"constants{at}": values}
+        given = [f"v{v}" if v.__class__ is Value else f"numbers[{v}]" if v.__class__ is Free else f"constants{at}[{i}]"
+                 for i, v in enumerate(values)]  # fmt: skip
+        return [f"v{number} = product{at}(shape{at}, {', '.join(given)})",
+                f"if v{number} is None:", f"    {self._one_by_one(at, step)}"]  # fmt: skip
 
     def _calling(self, at: int, step: Step) -> list[str]:
         return [line for at in step.entries for line in self._call(at, self.plan.entries[at])]

@@ -1,6 +1,6 @@
 """The CPU: tensors hold ndarrays."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from ..._core.storage import UntypedStorage
 from ..._core.tensor import Tensor
 from ..._dispatch.registry import Operator
 from ..interface import Backend, named_kernel, parameters_of
-from . import xp
+from . import onednn_kernels, xp
 from .jit import lookups, machine
 
 _new = object.__new__
@@ -63,6 +63,10 @@ class CpuBackend(Backend):
         from .pointwise import Compiled
 
         return Compiled(operator, family, inplace=inplace)
+
+    def fused_product(self, product: Any, parts: Sequence[Any]) -> Callable | None:
+        kernels = onednn_kernels()
+        return None if kernels is None else kernels.fused_product(product, parts)
 
 
 def _widened(value: Any) -> Any:

@@ -12,7 +12,7 @@ import site
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from ctypes import byref, c_int, c_int64, c_size_t, c_void_p
+from ctypes import byref, c_float, c_int, c_int64, c_size_t, c_void_p
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +33,7 @@ _OUT_OF_MEMORY, _REFUSED = 1, (2, 3)  # dnnl_out_of_memory; dnnl_invalid_argumen
 _SLOW = (b"ref", b"ncsp_bnorm", b"nspc_bnorm")  # implementations that NumPy outruns
 
 SRC, DST, WEIGHTS, BIAS, MEAN, VARIANCE, SCALE, SHIFT = 1, 17, 33, 41, 49, 50, 51, 52
+OTHER, AFTER = 2, 1 << 15  # DNNL_ARG_SRC_1, and what the numbers of the first part's arguments are counted from
 DIFF_SRC, DIFF_DST, DIFF_WEIGHTS, DIFF_SCALE, DIFF_SHIFT = 129, 145, 161, 255, 256
 
 _Dims = c_int64 * 12  # dnnl_dims_t
@@ -191,16 +192,29 @@ class Recipe:
         made = self.library.made(f"dnnl_memory_desc_create_{kind}", len(shape), dims(shape), element, last)
         return self._kept("memory_desc", made)
 
-    def described(self, name: str, *args: Any) -> c_void_p:
+    def described(self, name: str, *args: Any, attributes: c_void_p | None = None) -> c_void_p:
         """A primitive's descriptor; layouts among the arguments are turned into theirs."""
         args = tuple(self.descriptor(a) if a.__class__ is Layout else a for a in args)
         made = self._kept("primitive_desc", self.library.made(f"dnnl_{name}_primitive_desc_create",
-                                                              self.library.engine, *args, None))
+                                                              self.library.engine, *args, attributes))
         text = ctypes.c_char_p()
         self.library.slow.dnnl_primitive_desc_query(made, _IMPLEMENTATION, 0, byref(text))
         if (text.value or b"").startswith(_SLOW):
             raise Unsupported(name)
         return made
+
+    def followed_by(self, parts: Sequence[tuple[int, float | Layout]]) -> c_void_p:
+        """Attributes of a primitive whose result others take on: functions with a parameter, or of another array."""
+        attributes = self._kept("primitive_attr", self.library.made("dnnl_primitive_attr_create"))
+        chain = self._kept("post_ops", self.library.made("dnnl_post_ops_create"))
+        slow = self.library.slow
+        statuses = [slow.dnnl_post_ops_append_binary(chain, algorithm, self.descriptor(other))
+                    if isinstance(other, Layout) else
+                    slow.dnnl_post_ops_append_eltwise(chain, algorithm, c_float(other), c_float(0))
+                    for algorithm, other in parts]  # fmt: skip
+        if any(statuses) or slow.dnnl_primitive_attr_set_post_ops(attributes, chain):
+            raise Unsupported("dnnl_primitive_attr_set_post_ops")
+        return attributes
 
     def memory(self, descriptor: Any) -> c_void_p:
         made = self.library.made("dnnl_memory_create", descriptor, self.library.engine, c_void_p(0))

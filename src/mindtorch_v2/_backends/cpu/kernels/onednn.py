@@ -15,8 +15,10 @@ import numpy as np
 from ...._core.dtype import bfloat16
 from ...._core.geometry import Steps
 from .. import convolution as by_numpy
+from .. import onednn_kernels
 from ..blocks import SERVED
 from ..onednn import (
+    AFTER,
     BF16,
     BIAS,
     DIFF_DST,
@@ -24,6 +26,7 @@ from ..onednn import (
     DIFF_WEIGHTS,
     DST,
     F32,
+    OTHER,
     SRC,
     WEIGHTS,
     Layout,
@@ -38,7 +41,8 @@ from ..onednn import (
 
 _TRAINING = 64  # dnnl_forward_training
 _DIRECT = 0x1  # dnnl_convolution_direct
-_ALGORITHMS = {"gelu_tanh": 0x2B, "gelu_erf": 0x31, "logistic": 0x29, "swish": 0x2C}  # dnnl_eltwise_...
+_ALGORITHMS = {"gelu_tanh": 0x2B, "gelu_erf": 0x31, "logistic": 0x29, "swish": 0x2C, "relu": 0x20, "tanh": 0x21,
+               "add": 0x1FFF0, "mul": 0x1FFF1}  # dnnl_eltwise_..., dnnl_binary_...
 _ELEMENTS, _PRODUCTS = 1 << 17, 1 << 22  # which are worth one more thread
 _LITTLE = 1 << 17  # products of a convolution below which NumPy is as quick
 _KEPT = 512  # primitives of a kind
@@ -198,6 +202,50 @@ def _convolve(direction: str, arrays: list, bias: Any, steps: Steps) -> bool:
     if filled is not wanted:
         wanted[...] = filled
     return True
+
+
+# products ------------------------------------------------------------------------------------------------------------
+
+_MULTIPLIED = 1 << 20  # numbers from which on a product is quicker than by BLAS, which has less to prepare
+_PARTS = {"sigmoid": "logistic", "silu": "swish", "gelu": "gelu_erf"}  # which oneDNN names otherwise
+
+
+@_primitives
+def _product(recipe: Recipe, left: Layout, right: Layout, biased: bool, parts: tuple) -> Primitive:
+    """`left @ right` with a row added, and parts after that: (algorithm, parameter or layout of an operand)."""
+    made = _plain((left.shape[0], right.shape[1]))
+    bias = _plain((1, right.shape[1]))
+    description = recipe.described("matmul", left, right, bias if biased else None, made,
+                                   attributes=recipe.followed_by(parts) if parts else None)  # fmt: skip
+    operands = [Operand(SRC, left), Operand(WEIGHTS, right), *[Operand(BIAS, bias)] * biased]
+    operands += [Operand(AFTER * (at + 1) | OTHER, other) for at, (_, other) in enumerate(parts)
+                 if other.__class__ is Layout]  # fmt: skip
+    return Primitive(recipe, description, [*operands, Operand(DST, made, True)])
+
+
+def fused_product(product: Any, parts: Sequence[Any]) -> Callable | None:
+    """As the backend's: products of float32 that are large enough, of matrices that lie densely."""
+    sides = product.left, product.right
+    if product.layout.dtype != _F32 or product.work < _MULTIPLIED:
+        return None
+    if any(side.strides not in ((side.shape[1], 1), (1, side.shape[0])) for side in sides):
+        return None
+    left, right = (Layout(side.shape, side.strides) for side in sides)
+    chain = tuple([(_ALGORITHMS[_PARTS.get(part.name, part.name)], float(part.name == "silu") if part.operand is None
+                    else _plain(getattr(part.operand, "shape", (1, 1)))) for part in parts])  # fmt: skip
+    biased, work = product.bias is not None, product.work / _PRODUCTS
+    if _product(work, left, right, biased, chain) is None:
+        return None
+
+    def run(shape: tuple[int, ...], *given: Any) -> Any:
+        primitive = _product(work, left, right, biased, chain) if onednn_kernels() is not None else None
+        if primitive is None:
+            return None
+        made = np.empty(shape, _F32)
+        primitive(*[np.full(1, a, _F32) if a.__class__ is not np.ndarray else a for a in given], made)
+        return made
+
+    return run
 
 
 # elementwise ---------------------------------------------------------------------------------------------------------
