@@ -70,7 +70,9 @@ def _show(*names: str) -> None:
     if not names:
         sys.exit(f"show which operator?\n{USAGE}")
     try:
-        print("\n\n".join(map(describe_operator, names)))
+        print("\n\n".join(map(describe_operator, names)), flush=True)
+    except BrokenPipeError:  # its reader, `head` perhaps, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except LookupError as error:
         sys.exit(error.args[0])
 

@@ -7,6 +7,7 @@ import warnings
 import pytest
 
 import mindtorch_v2 as torch
+from mindtorch_v2._backends.npu.families import runs
 from mindtorch_v2._ops._declare import documentation
 from mindtorch_v2._ops._declare.op import DECLARATIONS, PUBLIC
 
@@ -55,6 +56,19 @@ def test_every_operator_has_words_and_an_example(family):
             text = documentation.text_on(operator)
             assert ">>> " in text, f"docs/{family}.md says nothing of {name}, or shows no example"
             assert len(text.partition(">>> ")[0].split()) >= 5, f"docs/{family}.md says too little of {name}"
+
+
+@pytest.mark.parametrize("place", ["torch", "Tensor"])
+def test_docstrings_say_how_devices_run_an_operator(place):
+    for name, operators in PUBLIC[place].items():
+        said = documentation.devices_of(operators[0])
+        assert said in (getattr(PLACES[place], name).__doc__ or ""), name
+        assert ("NPUs have none" in said) is not runs(operators[0]), name
+
+
+def test_kernels_of_devices_are_named():
+    assert documentation.devices_of(PUBLIC["torch"]["softmax"][0]) == (
+        "Kernels of devices: cpu `softmax.py`; cuda `softmax.py`; npu `aclnnSoftmax`; else its family's.")
 
 
 @pytest.mark.parametrize("place", PLACES)

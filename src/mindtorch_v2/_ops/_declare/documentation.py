@@ -5,6 +5,7 @@ Functions written in Python show the section of the operator of their name, or h
 
 import functools
 import pathlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -65,8 +66,24 @@ def text_on(operator: Operator) -> str:
     return text
 
 
+def devices_of(operator: Operator) -> str:
+    """What is said of how an operator runs on devices."""
+    declaration = operator.declaration if operator.declaration.inplace_of is None else (
+        operator.declaration.inplace_of.declaration)
+    if declaration.family.is_view:
+        return "A view on every device."
+    own = {device: [f"{name.partition('.')[0]}.py"] for device, name in declaration.kernels.items()}
+    rows = (declaration.npu,) if isinstance(declaration.npu, str) else declaration.npu or ()
+    called = own["npu"] = list(dict.fromkeys([*re.findall(r"aclnn\w+", " ".join(rows)), *own.get("npu", ())]))
+    listed = [f"{device} {', '.join([f'`{name}`' for name in names])}" for device, names in own.items() if names]
+    if not listed and operator.is_composite:
+        return "Made of other operators, so that it runs where they do."
+    kernels = f"Kernels of devices: {'; '.join(listed)}; else its family's."
+    text = kernels if listed else "Its family's kernel everywhere."
+    return text if called or declaration.decomposition is not None else f"{text} NPUs have none."
+
+
 def docstring(operators: Sequence[Operator]) -> str:
-    """The docstring of the function that calls one of these operators: words, an example, and the schemas."""
+    """The docstring of a function that calls one of these operators: words, an example, devices, and the schemas."""
     schemas = "\n".join([str(operator.schema) for operator in operators])
-    text = text_on(operators[0])
-    return f"{text}\n\n{schemas}" if text else schemas
+    return "\n\n".join(filter(None, (text_on(operators[0]), devices_of(operators[0]), schemas)))

@@ -125,10 +125,6 @@ def _plainness(argument: Argument) -> str:
     return f"({' or '.join([*_absent(argument), f'not {name}._keys & {~(HOST_MASK | VIEW_MASK)} and {base}'])})"
 
 
-def _no_plan(*args: Any) -> None:
-    """Stands in a kernel for functions that compiled code will do."""
-
-
 class Trivial(Unplannable):
     """There is nothing to plan: an argument comes back, and looking for a plan would take longer."""
 
@@ -178,8 +174,9 @@ class Planned:
     def _looking_up(self) -> list[str]:
         """Lines that return what a plan gives; their own names begin with an underscore, as no argument's does."""
         names = ", ".join(self.operator.schema.names)
-        compiled = [f"_plan = _found({names})", f"if _plan is not None: return _plan({names})"]
-        learning = f"if _plan is not None: _learn(_plan, {names})"
+        planned = f"if _plan is not None: return _plan({names})"
+        compiled = [f"_plan = None if _found is None else _found({names})", planned]
+        learning = f"if _plan is not None and _learn is not None: _learn(_plan, {names})"
         return [
             *compiled * (self.lookups is not None),
             "try:",
@@ -188,7 +185,7 @@ class Planned:
             "except (TypeError, AttributeError):",  # arguments of other kinds than kernels mostly get
             "    _key = _plan = None",
             *[learning] * (self.lookups is not None),
-            f"if _plan is not None: return _plan({names})",
+            planned,
             "if _key is not None:",
             "    _count = _seen.get(_key, 0)",
             f"    if _count < {self.calls} and len(_seen) < {_MOST}: _seen[_key] = _count + 1",
@@ -201,7 +198,7 @@ class Planned:
             **self.scope,
             **{"_find": self.plans.get, "_seen": self.seen, "_plan_for": self._plan_for, "_zero": _signed_zero},
             **{"_unusual": unusual, "_modes": modes, "_MASKS": _PLAIN_MASKS, "_is_plain": _is_plain},
-            **{"NUMBERS": NUMBERS, "_found": _no_plan, "_learn": _no_plan},
+            **{"NUMBERS": NUMBERS, "_found": None, "_learn": None},
             **names,
         }
         body = "\n".join("    " + line for line in lines)
