@@ -1,5 +1,6 @@
 """Products of matrices from machine code are NumPy's, whatever the layouts and however many threads."""
 
+import ctypes
 import importlib.util
 import itertools
 
@@ -8,7 +9,7 @@ import pytest
 from compiled_programs import printed
 
 import mindtorch_v2 as torch
-from mindtorch_v2._backends.cpu.jit import machine, products
+from mindtorch_v2._backends.cpu.jit import machine, onednn_products, products
 from mindtorch_v2._core import threads
 
 pytestmark = [
@@ -133,6 +134,31 @@ good.append(product(np.ones((9, 9)), np.ones((9, 9)), np.ones((9, 200))[:, :9]) 
 print(good)
 """
     assert printed(program, tmp_path) == f"{[True] * 8 + [False] + [True] * 5}\n"
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="oneDNN is not found")
+@pytest.mark.parametrize("m, n, k", [(40, 30, 20), (130, 120, 90), (2, 1000, 300), (64, 128, 64)])
+def test_onednn_multiplies_what_is_large(m, n, k):
+    """As CBLAS does: factors transposed or not, in parts of larger matrices, added to what is there or not."""
+    assert machine._address("mindtorch_blas_sgemm") != threads.blas().addresses["sgemm"]
+    found = onednn_products.addresses()
+    size = ctypes.c_int64 if threads.blas().integers == 64 else ctypes.c_int32
+    sizes, matrix, number = [size] * 3, [ctypes.c_void_p, size], ctypes.c_float
+    kinds = [ctypes.c_int] * 3 + sizes + [number, *matrix, *matrix, number, *matrix]
+    multiply = ctypes.CFUNCTYPE(None, *kinds)(machine._address("mindtorch_blas_sgemm"))
+    ask = ctypes.CFUNCTYPE(ctypes.c_int)(found["mindtorch_onednn_threads"])
+    number_before = ask()
+    for turned, beta in itertools.product(itertools.product((False, True), repeat=2), (0.0, 1.0)):
+        a, b = (part_of_a_larger_one(numbers(*(shape[::-1] if turn else shape), kind="f4"))
+                for shape, turn in zip(((m, k), (k, n)), turned, strict=True))
+        made = part_of_a_larger_one(np.ones((m, n), "f4") if beta else np.full((m, n), np.nan, "f4"))
+        expected = (a.T if turned[0] else a).astype("f8") @ (b.T if turned[1] else b) + beta
+        given = [x for matrix in (a, b, made) for x in (matrix.ctypes.data, matrix.strides[0] // 4)]
+        multiply(101, *(112 if turn else 111 for turn in turned), m, n, k, 1.0, *given[:4], beta, *given[4:])
+        np.testing.assert_allclose(made, expected, rtol=1e-4, atol=1e-4)
+        made[...] = np.nan
+        assert np.isnan(made.base).all()  # nothing beside it was written
+    assert ask() == number_before
 
 
 def test_openblas_has_its_own_number_of_threads_afterwards(product):

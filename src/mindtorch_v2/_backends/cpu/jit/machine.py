@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 
 from ...._kernels import llvm
-from . import cache, elf, symbols, threads
+from . import cache, elf, onednn_products, symbols, threads
 
 __all__ = ["available", "callable_from", "load", "load_in_background"]
 
 _VERSION = "2"  # of what this module makes of IR; with another one, none of the entries on disk is found
 _METH_FASTCALL = 0x80
+_SGEMM = "mindtorch_blas_sgemm"
 _kept: list[Any] = []  # what machine code stands on; it is never unloaded
 
 
@@ -182,8 +183,18 @@ def _shared_name() -> str | None:
     return f"shared {sources()}" if sources() else None
 
 
+@functools.cache
+def _single_product() -> int | None:
+    """What multiplies float32 matrices."""
+    if not onednn_products.addresses():
+        return symbols.address(_SGEMM)
+    return load(onednn_products.ir(), ["sgemm"])["sgemm"]
+
+
 def _address(name: str) -> int | None:
     """Where a name lies that compiled code declares."""
+    if name == _SGEMM:
+        return _single_product()
     return _runtime()[name] if name in threads.FUNCTIONS or name in llvm.SHARED else symbols.address(name)
 
 

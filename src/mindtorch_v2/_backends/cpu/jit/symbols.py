@@ -9,6 +9,7 @@ functions of Python's C API, of the C library and of libm these are
     mindtorch_object_NAME a class, or the name of an attribute: see `_object`
     PyArray_API           the first entry of NumPy's table of C functions (an array of pointers)
     mindtorch_blas_NAME   sgemm, dgemm, sgemv, dgemv of CBLAS; get and set, the number of OpenBLAS's own threads
+    mindtorch_onednn_NAME what onednn_products.py calls
     mindtorch_threads     an int64: how many threads a kernel may use; threads.py has the functions beside it
 """
 
@@ -22,7 +23,7 @@ import numpy as np
 from ...._core.device import layout, memory_format
 from ...._core.dtype import bfloat16, dtype
 from ...._core.threads import blas
-from . import threads
+from . import onednn_products, threads
 
 __all__ = ["address"]
 
@@ -73,6 +74,8 @@ def address(name: str) -> int | None:
     if name.startswith("mindtorch_blas_"):
         found = blas()
         return None if found is None else found.addresses.get(name.removeprefix("mindtorch_blas_"))
+    if name.startswith("mindtorch_onednn_"):
+        return onednn_products.addresses().get(name)
     if name in threads.cells():
         return threads.cells()[name]
     for library in _libraries():
