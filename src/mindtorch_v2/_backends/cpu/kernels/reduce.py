@@ -12,11 +12,13 @@ from ...._core.threads import get_num_threads
 from ...._kernels.library import reduce as library
 from ...._ops._declare.rules import Spec
 from ..jit.calls import finishing, prepared
+from ..jit.repeats import empty, repeats
 from .arrays import takes_halves
 
 _PLAIN = frozenset((float32.np, float64.np))
 SHARED = 1 << 15  # elements from which on several threads may work
 _SHORT = 1024  # elements of a row up to which several are folded together
+_MOST = 1024  # shapes that a reduction remembers
 _FEW = 16  # columns next to each other that are too few for the lanes of a vector
 INF = float("inf")
 
@@ -129,14 +131,21 @@ class Fold:
         launch = prepared(library.extreme_rows, element=mapped, combine=self.extreme, start=start)
         return lambda made, x, rows, n, parts, width, count, p: launch(made, x, rows, n, parts, width)
 
-    def __call__(self, made: Any, x: Any, steps: Sequence[Step], partial: Any, p: float = 0.0) -> bool:
-        """Folds a contiguous array into `made`; `partial` is the type of results on the way."""
-        if len(steps) == 1 and x.size < SHARED:
+    def alone(self, steps: Sequence[Step], size: int) -> tuple[Callable, tuple[int, ...]] | None:
+        """The one launch that folds a small array, and what it takes after the arrays; None if there are several."""
+        if len(steps) == 1 and size < SHARED:
             outer, n, inner = steps[0]
             if inner == 1:
-                return self.whole[0](made, x, outer, n, 1, n, n, p)
+                return self.whole[0], (outer, n, 1, n, n)
             if inner >= _FEW or n <= 4 * _FEW:
-                return self.whole[1](made, x, outer, n, inner, min(inner, library.COLUMNS), n, p)
+                return self.whole[1], (outer, n, inner, min(inner, library.COLUMNS), n)
+        return None
+
+    def __call__(self, made: Any, x: Any, steps: Sequence[Step], partial: Any, p: float = 0.0) -> bool:
+        """Folds a contiguous array into `made`; `partial` is the type of results on the way."""
+        launch = self.alone(steps, x.size)
+        if launch is not None:
+            return launch[0](made, x, *launch[1], p)
         return self._in_steps(made, x, steps, partial, p)
 
     def _in_steps(self, made: Any, x: Any, steps: Sequence[Step], partial: Any, p: float) -> bool:
@@ -154,7 +163,7 @@ class Fold:
         for i, (step, parts) in enumerate(rest):
             last = i == len(rest) - 1
             rows, columns = (self.whole if last else self.first) if not i else self.last if last else self.middle
-            into = made if last else np.empty((step.outer * parts, step.inner), partial)
+            into = made if last else empty((step.outer * parts, step.inner), partial)
             if step.inner == 1:
                 done = rows(into, x, step.outer, step.n, parts, -(-step.n // parts), count, p)
             else:
@@ -205,6 +214,7 @@ class Folding:
     def __init__(self, **folds: Fold) -> None:
         self.folds = folds
         self._known: dict[Any, Fold | None] = {}  # by type of element
+        self._quick: dict[tuple, tuple] = {}  # by shape, dimension and whether that is kept
 
     def fold_of(self, kind: np.dtype) -> Fold | None:
         try:
@@ -220,7 +230,7 @@ class Folding:
         if not x.flags.c_contiguous:
             return self._of_strided(fold, x, axes, spec, p)
         steps = steps_of(x.shape, axes)
-        made = np.empty(spec.shape, kind)
+        made = empty(spec.shape, kind)
         return made if steps and fold(made, x, steps, fold.partial(kind), p) else None
 
     def _of_strided(self, fold: Fold, x: Any, axes: tuple[int, ...] | None, spec: Spec, p: float) -> Any:
@@ -232,7 +242,7 @@ class Folding:
         if not steps:
             return None
         if not order or axes is None or len(spec.shape) < 2:
-            made = np.empty(spec.shape, kind)
+            made = empty(spec.shape, kind)
             return made if fold(made, x, steps, fold.partial(kind), p) else None
         kept = [d for i, d in enumerate(order) if i not in axes]
         made = np.empty([x.shape[order.index(d)] for d in kept], kind)
@@ -242,21 +252,31 @@ class Folding:
 
     def quick(self, x: Any, dim: Any, keepdim: bool) -> Any:
         """The fold of a contiguous array of a plain type over all or one dimension; None for others."""
+        key = (x.shape, dim, keepdim)
+        shape, steps, launch = self._quick.get(key) or self._remembered(key)
+        if not steps:
+            return None
+        made = np.empty(shape, x.dtype)
+        if launch is not None:
+            return made if launch[0](made, x, *launch[1], 0.0) else None
         fold = self.folds["f"]
-        shape = x.shape
-        if not dim:
-            made = np.empty((1,) * len(shape) if keepdim else (), x.dtype)
-            steps = steps_of(shape, None)
-        else:
-            at = dim[0] % len(shape)
-            made = np.empty(shape[:at] + ((1,) if keepdim else ()) + shape[at + 1 :], x.dtype)
-            steps = steps_of(shape, (at,))
-        return made if steps and fold(made, x, steps, fold.partial(x.dtype)) else None
+        return made if fold(made, x, steps, fold.partial(x.dtype)) else None
+
+    def _remembered(self, key: tuple) -> tuple:
+        shape, dim, keepdim = key
+        folded = {dim[0] % len(shape)} if dim else set(range(len(shape)))
+        made = tuple([1 if d in folded else n for d, n in enumerate(shape) if keepdim or d not in folded])
+        steps = steps_of(shape, tuple(folded) if dim else None)
+        if len(self._quick) >= _MOST:
+            self._quick.clear()
+        known = self._quick[key] = made, steps, self.folds["f"].alone(steps, math.prod(shape))
+        return known
 
 
 def _of_dims(folding: Folding) -> Callable:
     """The kernel of an operator that takes `dim`, `keepdim`, and perhaps `dtype`."""
 
+    @repeats
     @takes_halves
     def kernel(x: Any, dim: Any, keepdim: bool, dtype: Any = None, *, spec: Spec) -> Any:
         if dtype is not None and dtype.np != x.dtype or dim == () and x.shape == spec.shape:
@@ -285,6 +305,7 @@ any_true = _of_dims(Folding(**dict.fromkeys("fiub", _TRUTH["any"])))
 all_true = _of_dims(Folding(**dict.fromkeys("fiub", _TRUTH["all"])))
 
 
+@repeats
 @takes_halves
 def count_nonzero(x: Any, dim: Any, *, spec: Spec) -> Any:
     return _COUNTED(x, _axes(dim), spec) if x.ndim else None
@@ -293,6 +314,7 @@ def count_nonzero(x: Any, dim: Any, *, spec: Spec) -> Any:
 _COUNTED = Folding(**dict.fromkeys("fiub", Fold(library.counted, library.sum_of, 0)))
 
 
+@repeats
 @takes_halves
 def hashed(x: Any, dim: Any, keepdim: bool, mode: int, *, spec: Spec) -> Any:
     return _HASHED(x, _axes(dim), spec)
@@ -321,6 +343,7 @@ amax, amin = _of_dims(_extremes(True)), _of_dims(_extremes(False))
 
 
 def _of_all(folding: Folding) -> Callable:
+    @repeats
     @takes_halves
     def kernel(x: Any, *, spec: Spec) -> Any:
         return folding(x, None, spec)
@@ -332,6 +355,7 @@ def _of_all(folding: Folding) -> Callable:
 max_all, min_all = _of_all(_extremes(True)), _of_all(_extremes(False))
 
 
+@repeats
 @takes_halves
 def aminmax(x: Any, dim: int | None, keepdim: bool, *, spec: tuple[Spec, Spec]) -> Any:
     least, most = amin(x, one_axis(dim), keepdim, spec=spec[0]), amax(x, one_axis(dim), keepdim, spec=spec[1])
@@ -357,7 +381,7 @@ class _Places:
         x = contiguous(x)
         steps = steps_of(x.shape, one_axis(dim))
         outer, n, inner = step = steps[0]
-        values, places = np.empty(shape, x.dtype), np.empty(shape, np.int64)
+        values, places = empty(shape, x.dtype), empty(shape, np.int64)
         threads = get_num_threads() if x.size >= SHARED else 1
         if inner > 1:
             return (values, places) if self.columns(values, places, x, *step, width_of(step, threads)) else None
@@ -366,6 +390,7 @@ class _Places:
             return (values, places) if rows(values, places, x, outer, n, 1, n) else None
         width = -(-n // (4 * threads))
         parts = -(-n // width)
+        # Not repeats.empty: which element is looked up differs from call to call.
         some, where = np.empty(parts, x.dtype), np.empty(parts, np.int64)
         if not rows(some, where, x, 1, n, parts, width) or not rows(values, places, some, 1, parts, 1, parts):
             return None
@@ -380,10 +405,12 @@ def _with_places(word: str) -> tuple[Callable, Callable]:
     """The kernels of `max.dim` and `argmax`, or of the smallest."""
     places = _PLACES[word]
 
+    @repeats
     @takes_halves
     def dim_kernel(x: Any, dim: int, keepdim: bool, *, spec: tuple[Spec, Spec]) -> Any:
         return places(x, dim, spec[0].shape)
 
+    @repeats
     @takes_halves
     def place_kernel(x: Any, dim: int | None, keepdim: bool, *, spec: Spec) -> Any:
         found = places(x, dim, spec.shape)
@@ -405,6 +432,7 @@ _NORMS = {0: Folding(f=Fold(library.present, library.sum_of, 0, wide=True)),
 _POWER_NORM = Folding(f=Fold(library.powered, library.sum_of, 0, library.root_of_power, wide=True))
 
 
+@repeats
 @takes_halves
 def vector_norm(x: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any, *, spec: Spec) -> Any:
     if dtype is not None and dtype.np != x.dtype or _kind_of(x.dtype) != "f":
@@ -440,7 +468,7 @@ class _Moments:
         if not steps:
             return None
         outer, n, inner = step = steps[0]
-        made, means = np.empty(shape, x.dtype), np.empty(shape, x.dtype)
+        made, means = empty(shape, x.dtype), empty(shape, x.dtype)
         free = float(n - (1 if correction is None else correction))
         free = free if free > 0 else 0.0
         threads = get_num_threads() if x.size >= SHARED else 1
@@ -467,11 +495,13 @@ _VARIANCE, _DEVIATION = _Moments(False), _Moments(True)
 def _moment(moments: _Moments) -> tuple[Callable, Callable]:
     """The kernels of `var` and `var_mean`, or of the deviation."""
 
+    @repeats
     @takes_halves
     def alone(x: Any, dim: Any, correction: Any, keepdim: bool, *, spec: Spec) -> Any:
         found = moments(x, dim, correction, spec.shape)
         return None if found is None else found[0]
 
+    @repeats
     @takes_halves
     def with_mean(x: Any, dim: Any, correction: Any, keepdim: bool, *, spec: tuple[Spec, Spec]) -> Any:
         return moments(x, dim, correction, spec[0].shape)
