@@ -12,8 +12,9 @@ import pytest
 
 import mindtorch_v2 as torch
 from mindtorch_v2._backends.cpu.jit import calls, machine
+from mindtorch_v2._core import mersenne_twister
 from mindtorch_v2._core import random as _random
-from mindtorch_v2._core.random import Generator
+from mindtorch_v2._core.mersenne_twister import Generator
 from mindtorch_v2._kernels.library import random as kernels
 from mindtorch_v2._kernels.library.random import shuffled
 
@@ -162,6 +163,29 @@ def test_the_kernel_of_randperm_swaps_as_the_loop_in_python_does(count: int) -> 
     shuffled(made, Generator().manual_seed(count).words(max(count - 1, 0)))
     assert made.tolist() == _random.randperm(Generator().manual_seed(count), count).tolist()
     assert sorted(made.tolist()) == list(range(count))
+
+
+@pytest.mark.skipif(not machine.available(), reason="needs llvmlite")
+def test_compiled_code_gives_numpys_words_and_leaves_its_state(monkeypatch) -> None:
+    monkeypatch.setattr(calls, "_AT_ONCE", True)
+    made, expected = Generator().manual_seed(5), np.random.MT19937()
+    memory = mersenne_twister._memory_of(expected)
+    assert memory is not None
+    expected.state = made._bits.state
+    for count in (3, 623, 1, 1300, 624):
+        words = np.empty(count, np.uint64)
+        assert calls.launched(kernels.next_words, words, made._memory, count)
+        np.testing.assert_array_equal(words, expected.random_raw(count))
+        np.testing.assert_array_equal(made._memory, memory)
+
+
+def test_words_are_put_back() -> None:
+    for used in (0, 5, 700):
+        made, expected = Generator().manual_seed(5), Generator().manual_seed(5)
+        words, put_back = made.words_ahead(700, 100)
+        rest = put_back(min(used, len(words)))
+        np.testing.assert_array_equal(words[:used], expected.words(used))
+        np.testing.assert_array_equal(np.concatenate((rest, made.words(9)))[:9], expected.words(9))
 
 
 # ---- draws by loops in Python, by kernels run as Python and by their machine code --------------------------------

@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from . import random as _random
+from . import mersenne_twister
 from .device import device
 from .tensor import Tensor, flush_pending, wrap
 
 
-class Generator(_random.Generator):
+class Generator(mersenne_twister.Generator):
     """A source of random numbers for the CPU; the same seed gives PyTorch's numbers."""
 
     device: device

@@ -1,4 +1,4 @@
-"""PyTorch's CPU random numbers as NumPy arrays: the generator and every raw draw, in the same order of words.
+"""PyTorch's CPU random numbers as NumPy arrays: every raw draw, in the same order of words.
 
 Two building blocks, from the 32-bit words w0, w1, ... of an MT19937: a *float uniform* `(w mod 2^24) / 2^24` and a
 *double uniform* `((w0 * 2^32 + w1) mod 2^53) / 2^53`. Where PyTorch's vector kernels fuse a multiplication and an
@@ -8,20 +8,15 @@ addition, or replace a transcendental function by a polynomial, the same is done
 import ctypes
 import functools
 import math
-import operator
-import secrets
 from collections.abc import Callable, Sequence
-from typing import Self
 
 import numpy as np
 
 from .box_muller import BLOCK, FLOAT32, FLOAT64, normals_of_blocks
 from .compiled import launching
 from .dtype import bfloat16, complex32
-from .planning import refuse_in_plans
+from .mersenne_twister import Generator
 
-DEFAULT_SEED = 67280421310721
-WORDS_IN_STATE = 624
 WIDE_RANGE = 1 << 28  # from this range on, an integer takes two words, so that the modulo stays nearly uniform
 CHUNK = 1 << 15  # elements worked on at once, so that intermediates stay in the cache
 
@@ -29,111 +24,6 @@ FLOAT16, BFLOAT16 = np.dtype(np.float16), bfloat16.np
 _INT64, _BOOL = np.dtype(np.int64), np.dtype(np.bool_)
 REAL_PART: dict[np.dtype, np.dtype] = {complex32.np: FLOAT16, np.dtype(np.complex64): FLOAT32,
                                        np.dtype(np.complex128): FLOAT64}
-
-STATE_LAYOUT = np.dtype(
-    {
-        "names": ["seed", "left", "seeded", "next", "words", "normal_x", "double_normal", "normal_rho",
-                  "has_double_normal", "float_normal", "has_float_normal"],
-        "formats": ["<u8", "<i4", "<i4", "<u8", ("<u8", WORDS_IN_STATE), "<f8", "<f8", "<f8", "<i4", "<f4", "?"],
-        "offsets": [0, 8, 12, 16, 24, 5016, 5024, 5032, 5040, 5048, 5052],
-        "itemsize": 5056,
-    }
-)
-
-
-class Generator:
-    """A stream of random words with PyTorch's seeding, state bytes and kept second normal."""
-
-    def __init__(self, device: object = "cpu") -> None:
-        self.device = device
-        self._bits = np.random.MT19937(0)
-        self._seeder = np.random.RandomState(self._bits)
-        self._seed_with(DEFAULT_SEED)
-
-    def _seed_with(self, seed: int) -> None:
-        self._initial_seed = seed
-        self._seeder.seed(seed & 0xFFFFFFFF)
-        self._untouched = True
-        self.double_normal: float | None = None
-        self.float_normal: float | None = None
-
-    def manual_seed(self, seed: int) -> Self:
-        """This generator, started anew; a negative seed counts down from 2^64."""
-        if isinstance(seed, bool) or not hasattr(seed, "__index__") or hasattr(seed, "_keys"):
-            raise RuntimeError(f"manual_seed expected a long, but got {type(seed).__name__}")
-        number = operator.index(seed)
-        if not -(1 << 63) <= number < 1 << 64:
-            raise ValueError("Overflow when unpacking long long")
-        self._seed_with(number % (1 << 64))
-        return self
-
-    def seed(self) -> int:
-        """A fresh seed from the operating system, now in use."""
-        self._seed_with(secrets.randbits(64))
-        return self._initial_seed
-
-    def initial_seed(self) -> int:
-        """The seed this generator was last started with."""
-        return self._initial_seed
-
-    def words(self, count: int) -> np.ndarray:
-        """The next `count` words, each as an uint64 below 2^32."""
-        refuse_in_plans()
-        if count:
-            self._untouched = False
-        return self._bits.random_raw(count)
-
-    def get_state(self) -> np.ndarray:
-        """The state as the 5056 bytes that PyTorch keeps."""
-        engine = self._bits.state["state"]
-        state = np.zeros(1, STATE_LAYOUT)
-        state["seed"] = self._initial_seed
-        state["left"] = WORDS_IN_STATE + 1 - engine["pos"]
-        state["seeded"] = 1
-        state["next"] = 0 if self._untouched else engine["pos"]
-        state["words"] = engine["key"]
-        state["has_double_normal"], state["double_normal"] = self.double_normal is not None, self.double_normal or 0
-        state["has_float_normal"], state["float_normal"] = self.float_normal is not None, self.float_normal or 0
-        return state.view(np.uint8)
-
-    def set_state(self, new_state: np.ndarray) -> "Generator":
-        """This generator, continuing from the 5056 bytes of `new_state`."""
-        raw = np.ascontiguousarray(new_state)
-        if raw.dtype != np.uint8:
-            raise TypeError("RNG state must be a torch.ByteTensor")
-        if raw.size != STATE_LAYOUT.itemsize:
-            raise RuntimeError(
-                f"Expected a CPUGeneratorImplState of size {STATE_LAYOUT.itemsize} "
-                f"but found the input RNG state size to be {raw.size}"
-            )
-        state = raw.reshape(-1).view(STATE_LAYOUT)[0]
-        left, position = int(state["left"]), int(state["next"])
-        if state["seeded"] != 1 or not 0 < left <= WORDS_IN_STATE or position > WORDS_IN_STATE:
-            raise RuntimeError("Invalid mt19937 state")
-        key = state["words"].astype(np.uint32)
-        used = WORDS_IN_STATE if left == 1 else position
-        self._bits.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": used}}
-        self._initial_seed = int(state["seed"])
-        self._untouched = position == 0
-        self.double_normal = float(state["double_normal"]) if state["has_double_normal"] else None
-        self.float_normal = float(state["float_normal"]) if state["has_float_normal"] else None
-        return self
-
-    def clone_state(self) -> "Generator":
-        """A new generator that will give the same numbers."""
-        return Generator(self.device).set_state(self.get_state())
-
-    def get_offset(self) -> int:
-        raise RuntimeError("CPU Generator does not use offset")
-
-    def set_offset(self, offset: int) -> "Generator":
-        raise RuntimeError("CPU Generator does not use offset")
-
-    def __reduce__(self) -> tuple:
-        return Generator, (self.device,), (self._initial_seed, None, self.get_state())
-
-    def __setstate__(self, state: tuple) -> None:
-        self.set_state(np.asarray(state[2]))
 
 
 # ---- uniforms ----------------------------------------------------------------------------------------------------
@@ -540,6 +430,8 @@ def log_normal(
     return _narrowed(np.exp(logarithms), np.dtype(dtype)).reshape(shape)
 
 
+Uniform = Callable[[], float]
+_AHEAD = 3  # times the words that are surely used are drawn at a time
 _SAMPLED = {family: launching("random.sampled", hurried=True, family=family) for family in
             ("poisson", "binomial", "gamma")}
 
@@ -548,8 +440,7 @@ def _one_by_one(generator: Generator, family: str, drawn: np.ndarray, otherwise:
                 sample: Callable[..., float], first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """`sample(uniform, first, second)` as float64 for each element in turn: how many words one takes comes out then.
 
-    The words of uniforms are fetched as many at a time as there are elements to come, because each takes one uniform
-    at least; the elements that take none are those where `drawn` is false.
+    The elements that take no word are those where `drawn` is false.
     """
     count = int(np.count_nonzero(drawn))
     if count != drawn.size:
@@ -563,14 +454,17 @@ def _one_by_one(generator: Generator, family: str, drawn: np.ndarray, otherwise:
     words = np.empty(0, np.uint64)
     kept = np.array([generator.double_normal is not None, generator.double_normal or 0.0])
     begun = 0
-    while count >= BLOCK and begun < count:
-        words = np.concatenate((words[at[1] :], generator.words(2 * min(count - begun, CHUNK))))
+    while begun < count:
+        least = 2 * min(count - begun, CHUNK)  # each takes one uniform
+        more, put_back = generator.words_ahead(_AHEAD * least + 16 * BLOCK, least)
+        left = len(words) - at[1]
+        words = np.concatenate((words[at[1] :], more)) if left else more
         at[1] = 0
-        if not _SAMPLED[family](made, first, second, words, at, kept, _STIRLING_TAILS):
-            break
+        done = _SAMPLED[family](made, first, second, words, at, kept, _STIRLING_TAILS)
         begun = int(at[0])
-    else:
-        words = words[at[1] :]
+        if not done or begun == count:
+            words = put_back(int(at[1]) - left)
+            break
     generator.double_normal = float(kept[1]) if kept[0] else None
     block = iter(_as_doubles(words).tolist())
     to_come = count - begun
@@ -594,11 +488,11 @@ def poisson(generator: Generator, rates: np.ndarray) -> np.ndarray:
     return _one_by_one(generator, "poisson", rates > 0, 0.0, _poisson_count, rates, rates)
 
 
-def _poisson_count(uniform: Callable[[], float], rate: float, _: float) -> float:
+def _poisson_count(uniform: Uniform, rate: float, _: float) -> float:
     return _poisson_by_rejection(uniform, rate) if rate >= 10 else _poisson_by_product(uniform, rate)
 
 
-def _poisson_by_product(uniform: Callable[[], float], rate: float) -> int:
+def _poisson_by_product(uniform: Uniform, rate: float) -> int:
     """How many uniforms can be multiplied before the product falls to exp(-rate)."""
     count, product, bound = 0, uniform(), math.exp(-rate)
     while product > bound:
@@ -618,7 +512,7 @@ def _log_gamma() -> Callable[[float], float]:
     return function
 
 
-def _poisson_by_rejection(uniform: Callable[[], float], rate: float) -> float:
+def _poisson_by_rejection(uniform: Uniform, rate: float) -> float:
     """Hoermann's transformed rejection with a squeeze."""
     b = 0.931 + 2.53 * math.sqrt(rate)
     a = -0.059 + 0.02483 * b
@@ -644,13 +538,13 @@ def binomial(generator: Generator, counts: np.ndarray, probabilities: np.ndarray
     return _one_by_one(generator, "binomial", uncertain, certain, _successes, counts, probabilities)
 
 
-def _successes(uniform: Callable[[], float], n: float, p: float) -> float:
+def _successes(uniform: Uniform, n: float, p: float) -> float:
     if p > 0.5:
         return n - _successes(uniform, n, 1 - p)
     return _binomial_by_rejection(uniform, n, p) if n * p >= 10 else _binomial_by_waiting(uniform, n, p)
 
 
-def _binomial_by_waiting(uniform: Callable[[], float], n: float, p: float) -> int:
+def _binomial_by_waiting(uniform: Uniform, n: float, p: float) -> int:
     """Successes within n trials, by the geometric waiting times between them."""
     successes, trials, log_failure = 0, 0.0, math.log1p(-p)
     while True:
@@ -661,7 +555,7 @@ def _binomial_by_waiting(uniform: Callable[[], float], n: float, p: float) -> in
         successes += 1
 
 
-def _binomial_by_rejection(uniform: Callable[[], float], n: float, p: float) -> int:
+def _binomial_by_rejection(uniform: Uniform, n: float, p: float) -> int:
     """Hoermann's transformed rejection with a squeeze, which takes the same few steps for any n."""
     deviation = math.sqrt(n * p * (1 - p))
     b = 1.15 + 2.53 * deviation
@@ -707,13 +601,13 @@ def standard_gamma(generator: Generator, shapes: np.ndarray) -> np.ndarray:
         exponents = np.where(shapes < 0, np.inf, np.where(shapes < 1, 1 / shapes, 0))
     locations = (shapes + (shapes < 1) - np.float32(1 / 3)).astype(shapes.dtype, copy=False)
 
-    def normal_number(uniform: Callable[[], float]) -> float:
+    def normal_number(uniform: Uniform) -> float:
         kept, generator.double_normal = generator.double_normal, None
         if kept is None:
             kept, generator.double_normal = _normal_pair(uniform(), uniform())
         return kept
 
-    def sample(uniform: Callable[[], float], exponent: float, d: float) -> float:
+    def sample(uniform: Uniform, exponent: float, d: float) -> float:
         scale = (1 - uniform()) ** exponent if exponent else 1.0
         c = 1 / math.sqrt(9 * d) if d > 0 else math.nan if d else math.inf
         while True:

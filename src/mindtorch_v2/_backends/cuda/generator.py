@@ -13,7 +13,7 @@ import numpy as np
 
 from ..._core.generator import Generator
 from ..._core.generator import default_generator as cpu_generator
-from ..._core.random import DEFAULT_SEED
+from ..._core.mersenne_twister import DEFAULT_SEED
 from ..._core.tensor import Tensor, wrap
 from .runtime import current_device, device_count, device_of, index_of
 

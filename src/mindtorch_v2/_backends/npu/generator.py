@@ -7,7 +7,7 @@ import numpy as np
 from ..._core.device import device
 from ..._core.from_data import from_numpy
 from ..._core.generator import Generator
-from ..._core.random import DEFAULT_SEED
+from ..._core.mersenne_twister import DEFAULT_SEED
 from .runtime import current_device
 from .seeds import SeedState
 

@@ -3,7 +3,7 @@
 import threading
 
 from ..._core.generator import default_generator
-from ..._core.random import DEFAULT_SEED
+from ..._core.mersenne_twister import DEFAULT_SEED
 
 STEP = 4  # Philox makes four words at a time, so offsets are multiples of it
 

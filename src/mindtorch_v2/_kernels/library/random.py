@@ -34,6 +34,48 @@ SQUEEZE = 0.03310000151395798  # 0.0331 of float32
 ANY = -1.0  # a limit that every number is beyond: always the C library's function
 
 
+# ---- words -------------------------------------------------------------------------------------------------------
+
+WORDS, LATER = 624, 397  # numbers in the state of an MT19937, and how far behind one that is which it is made of
+
+
+@function
+def twisted(here, after, later):
+    """A number of the state that comes next: of that in its place, of the one behind it, and of one further on."""
+    joined = here & 0x80000000 | after & 0x7FFFFFFF
+    return later ^ joined >> 1 ^ -(joined & 1) & 0x9908B0DF
+
+
+@function
+def tempered(number):
+    number = number ^ number >> 11
+    number = number ^ number << 7 & 0x9D2C5680
+    number = number ^ number << 15 & 0xEFC60000
+    return number ^ number >> 18
+
+
+@kernel
+def next_words(out: flat, state: flat, count):
+    """The next words of an MT19937; `state` has its numbers, and which of them comes next."""
+    place, made = int64(state[WORDS]), 0
+    while made < count:
+        if place == WORDS:
+            place -= WORDS
+            for i in range(WORDS - LATER):
+                state[i] = twisted(state[i], state[i + 1], state[i + LATER])
+            for i in range(WORDS - LATER, WORDS - 1):
+                state[i] = twisted(state[i], state[i + 1], state[i + LATER - WORDS])
+            state[WORDS - 1] = twisted(state[WORDS - 1], state[0], state[LATER - 1])
+        some = min(WORDS - place, count - made)
+        for i in range(some):
+            out[made + i] = tempered(state[place + i])
+        place, made = place + some, made + some
+    state[WORDS] = place
+
+
+# ---- numbers -----------------------------------------------------------------------------------------------------
+
+
 @function
 def float_uniform(word):
     return float32(int32(int64(word) & 0xFFFFFF)) * 5.9604644775390625e-08
