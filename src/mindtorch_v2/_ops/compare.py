@@ -24,14 +24,15 @@ _CUT_OFF: dict[str, Callable] = dict(
 )
 _CUT_OFF_NODE = overload_by("other_shape")
 
-op("eq(Tensor self, Tensor|Scalar other) -> Tensor", kernel=pointwise("equal", boolean), inplace_grad=_CUT_OFF,
+op("eq(Tensor self, Tensor|Scalar other) -> Tensor", special="eq",
+   kernel=pointwise("equal", boolean), inplace_grad=_CUT_OFF,
    npu=("aclnnEqTensor(self, other, out)", "aclnnEqScalar(self, other, out)"), samples=binary(), node=_CUT_OFF_NODE)
-op("ne(Tensor self, Tensor|Scalar other) -> Tensor",
+op("ne(Tensor self, Tensor|Scalar other) -> Tensor", special="ne",
    kernel=pointwise("not_equal", boolean), inplace_grad=_CUT_OFF,
    npu=("aclnnNeTensor(self, other, out)", "aclnnNeScalar(self, other, out)"), aliases=("not_equal",), samples=binary(),
    node=_CUT_OFF_NODE)
 for _name, _ufunc in (("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal")):
-    op(f"{_name}(Tensor self, Tensor|Scalar other) -> Tensor",
+    op(f"{_name}(Tensor self, Tensor|Scalar other) -> Tensor", special=_name,
        kernel=pointwise(_ufunc, boolean, excluding=(COMPLEX,)), inplace_grad=_CUT_OFF,
        npu=(f"aclnn{_name.title()}Tensor(self, other, out)", f"aclnn{_name.title()}Scalar(self, other, out)"),
        aliases=(_ufunc,), samples=binary(), node=_CUT_OFF_NODE)
@@ -131,8 +132,9 @@ def _integers() -> list[Case]:
 
 
 for _name in ("And", "Or", "Xor"):
-    op(f"bitwise_{_name.lower()}(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
-       kernel=pointwise(f"bitwise_{_name.lower()}", excluding=(FLOAT, COMPLEX)),
+    _word = _name.lower()
+    op(f"bitwise_{_word}(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", special=f"{_word} r{_word} i{_word}",
+       kernel=pointwise(f"bitwise_{_word}", excluding=(FLOAT, COMPLEX)),
        npu=(f"aclnnBitwise{_name}Tensor(self, other, out)", f"aclnnBitwise{_name}Scalar(self, other, out)"),
        samples=lambda: [*_integers(), case(bools(2, 3), bools(3)), case(bools(2), 1)],
        out=CASTABLE._replace(tensors="self"), aten=Aten(by_operands("Tensor", "Scalar", "Scalar_Tensor")))
@@ -141,11 +143,11 @@ op("bitwise_not(Tensor self) -> Tensor",
    npu="aclnnBitwiseNot(self, out)",
    samples=cases(case(ints(2, 3)), case(bools(3))), out=AS_OPERAND)
 _SHIFT_OVERLOAD = Aten(by_operands("Tensor", "Tensor_Scalar", "Scalar_Tensor"))
-op("bitwise_left_shift(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
+op("bitwise_left_shift(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", special="lshift -rlshift ilshift",
    kernel=pointwise("left_shift", excluding=(BOOL, FLOAT, COMPLEX), named="lshift_cpu"),
    npu="aclnnLeftShift(self, other, out)", samples=_integers, out=CASTABLE._replace(tensors="self"),
    aten=_SHIFT_OVERLOAD)
-op("bitwise_right_shift(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
+op("bitwise_right_shift(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", special="rshift -rrshift irshift",
    kernel=pointwise("right_shift", excluding=(BOOL, FLOAT, COMPLEX), named="rshift_cpu"),
    npu="aclnnRightShift(self, other, out)", samples=_integers, out=CASTABLE._replace(tensors="self"),
    aten=_SHIFT_OVERLOAD)

@@ -220,7 +220,7 @@ def _ctc_grad(grads, log_probs, targets, input_lengths, target_lengths, neg_log_
 
 _ARGUMENTS = "Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths"
 _CTC = op(f"_ctc_loss({_ARGUMENTS}, int blank=0, bool zero_infinity=False) -> (Tensor neg_log_likelihood, Tensor "
-          "log_alpha)",
+          "log_alpha)", sized_by_data=True,
    kernel=computes(_ctc_specs, _ctc_array),
    npu="aclnnCtcLoss(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity, neg_log_likelihood, "
        "log_alpha)",

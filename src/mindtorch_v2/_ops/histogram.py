@@ -174,7 +174,7 @@ _counted = function_of(op(
 
 
 @composite("histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor "
-           "hist, Tensor bin_edges)",
+           "hist, Tensor bin_edges)", sized_by_data=True,
            samples=cases(case(t(20, grad=False), t(4, values=[-1.0, 0.0, 0.5, 2.0], grad=False)),
                          case(t(3, 4, grad=False), t(2, values=[-1.0, 1.0], grad=False),
                               weight=t(3, 4, grad=False), density=True)),
@@ -187,7 +187,7 @@ def _histogram_of_edges(self: Any, bins: Any, weight: Any, density: bool) -> Any
 
 
 @composite("histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool "
-           "density=False) -> (Tensor hist, Tensor bin_edges)",
+           "density=False) -> (Tensor hist, Tensor bin_edges)", sized_by_data=True,
            samples=cases(case(t(20, grad=False), 4), case(t(20, grad=False), 5, range=(-1.0, 1.0), density=True),
                          case(t(2, 3, grad=False), 2, weight=t(2, 3, grad=False)), case(t(0, grad=False), 3),
                          error(RuntimeError, "bins must be > 0, but got 0 for dimension 0", t(3), 0),

@@ -520,7 +520,7 @@ def _masked_select_each(call: Call) -> Result:
                        "https://github.com/pytorch/pytorch/issues if you need this feature.")
 
 
-op("masked_select(Tensor self, Tensor mask) -> Tensor",
+op("masked_select(Tensor self, Tensor mask) -> Tensor", sized_by_data=True,
    apart="self mask", resizes_expanded=False,
    kernel=moves(_masked_select_spec, _masked_select),
    grad=dict(self=lambda grad, self_shape, mask: _masked_select_grad(grad, self_shape, mask)),
@@ -642,7 +642,7 @@ def _nonzero(xp: Any, self: Any) -> Any:
     return xp.array(self.nonzero()).T
 
 
-_NONZERO = op("nonzero(Tensor self) -> Tensor", kernel=moves(_nonzero_spec, _nonzero), public="",
+_NONZERO = op("nonzero(Tensor self) -> Tensor", sized_by_data=True, kernel=moves(_nonzero_spec, _nonzero), public="",
               samples=cases(case(values([[1.0, 0.0], [0.0, 2.0]])), case(bools(2, 3)), case(t(0, 2))),
               batch=dynamic_shape,
               out=Out("exact", "nonzero: Expected out tensor to have scalar type Long but got scalar type{given}",

@@ -325,7 +325,7 @@ def _counted(xp: Any, repeats: Any, output_size: int | None) -> Any:
 
 
 @composite("repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, int? output_size=None) -> "
-           "Tensor",
+           "Tensor", sized_by_data=True,
            samples=cases(case(t(2, 3), values([1, 2]), 0), case(t(2, 3), values([2]), 1), case(t(2), values([0, 2])),
                          error(RuntimeError, "repeats must have the same size as input along dim, but got "
                                              "repeats.size(0) = 3 and "
@@ -345,7 +345,7 @@ def _repeat_interleave(self, repeats, dim, output_size):
 
 
 _counts_to_places = function_of(op(
-   "repeat_interleave.Tensor(Tensor repeats, *, int? output_size=None) -> Tensor",
+   "repeat_interleave.Tensor(Tensor repeats, *, int? output_size=None) -> Tensor", sized_by_data=True,
    kernel=moves(_counted_spec, _counted), public="torch", samples=cases(case(values([1, 0, 2]))), batch=dynamic_shape,
    out=None, kernels={"cuda": "nonzero.repeat_interleave", "npu": "index.repeat_interleave"}))
 
@@ -421,7 +421,8 @@ def _cartesian_prod(tensors):
     return stack([grid.flatten() for grid in meshgrid_of(tensors, "ij")], 1)
 
 
-@composite("combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor", public="torch",
+@composite("combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor", sized_by_data=True,
+           public="torch",
            samples=cases(case(t(4)), case(t(4), 3), case(t(3), 2, True), case(t(3), 0)), out=None)
 def _combinations(self, r, with_replacement):
     _check_vector(self)

@@ -561,7 +561,7 @@ def _loses_a_row(a: Tensor, b: Tensor) -> bool:
     return a._array.ndim == 1 and b._array.ndim == 2
 
 
-@composite("matmul(Tensor self, Tensor other) -> Tensor",
+@composite("matmul(Tensor self, Tensor other) -> Tensor", special="matmul -rmatmul",
            out=Out(check=_check_product, check_arguments=check_at_least_1d, rewrites=_loses_a_row),
            samples=cases(case(t(2, 3), t(3, 4)), case(t(3), t(3)), case(t(2, 3), t(3)), case(t(3), t(3, 4)),
                          case(t(2, 3, 4), t(4, 5)),

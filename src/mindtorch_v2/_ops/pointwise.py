@@ -83,7 +83,7 @@ def _times_alpha(grad: Tensor, alpha: Any) -> Tensor:
 
 _PROFILED = Flops(each_element, by="profiler")
 
-op("add(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
+op("add(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", special="add radd iadd",
    kernel=pointwise(lambda xp, self, other, alpha, rounded=None: xp.add(self, _scaled(xp, other, alpha, rounded)),
                     ufunc="add", check=check_alpha),
    npu=("aclnnAdd(self, other, alpha, out)", "aclnnAdds(self, other, alpha, out)"),
@@ -91,7 +91,7 @@ op("add(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
    samples=lambda: [*binary()(), case(t(2, 3), t(3), alpha=2.0),
                     error(RuntimeError, "alpha must not be a floating point number", ints(2), ints(2), alpha=0.5)],
    aten="Tensor", old_orders=("self alpha other", "self other alpha"), of_numbers=True, flops=_PROFILED)
-op("sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
+op("sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", special="sub -rsub isub",
    kernel=pointwise(lambda xp, self, other, alpha, rounded=None:
                     xp.subtract(self, _scaled(xp, other, alpha, rounded)), ufunc="subtract", check=_check_sub),
    npu=("aclnnSub(self, other, alpha, out)",
@@ -113,7 +113,7 @@ def _rsub(self, other, alpha):
     return Tensor.sub(other, self, alpha=alpha)
 
 
-op("mul(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
+op("mul(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", special="mul rmul imul",
    kernel=pointwise("multiply", rounds_numbers=False),
    npu=("aclnnMul(self, other, out)", "aclnnMuls(self, other, out)", "aclnnMuls(other, self, out)"),
    grad=dict(self=lambda grad, other: grad * conj(other), other=lambda grad, self: grad * conj(self)),
@@ -188,7 +188,7 @@ def _div_overload(schema: Schema, values: Sequence[Any]) -> str:
     return "Tensor" if values[schema.index["rounding_mode"]] is None else "Tensor_mode"
 
 
-op("div(Tensor|Scalar self, Tensor|Scalar other, *, str? rounding_mode=None) -> Tensor",
+op("div(Tensor|Scalar self, Tensor|Scalar other, *, str? rounding_mode=None) -> Tensor", special="truediv itruediv",
    kernel=Division(_divide, floating, ufunc="true_divide", check=_check_rounding_mode, rounds_numbers=False),
    npu=("aclnnDivMod(self, other, rounding_mode{None,trunc,floor}, out)",
         "aclnnDivMods(self, other, rounding_mode{None,trunc,floor}, out)"),
@@ -207,7 +207,7 @@ op("true_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
              other=lambda grad, self, other: -(grad * conj((self / other) / other))),
    samples=binary(other_low=0.5), out=CASTABLE._replace(by="div"),
    aten=Aten(name="div", values=lambda self, other: (self, other, None)), of_numbers=True)
-op("floor_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
+op("floor_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", special="floordiv -rfloordiv ifloordiv",
    kernel=FLOORED,
    npu=("aclnnFloorDivide(self, other, out)", "aclnnFloorDivides(self, other, out)"),
    grad=dict.fromkeys(("self", "other"), without_derivative("floor_divide")),
@@ -230,7 +230,7 @@ def _fmod(xp: Any, self: Any, other: Any) -> Any:
     return xp.fmod(self, other)
 
 
-op("remainder(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
+op("remainder(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", special="mod -rmod imod",
    kernel=pointwise(_remainder, excluding=(BOOL, COMPLEX)),
    npu=("aclnnRemainderTensorTensor(self, other, out)",
         "aclnnRemainderTensorScalar(self, other, out)",
@@ -255,7 +255,7 @@ def _check_neg(self: Tensor) -> None:
                            "a mask, use the `~` or `logical_not()` operator instead.")
 
 
-op("neg(Tensor self) -> Tensor",
+op("neg(Tensor self) -> Tensor", special="neg",
    kernel=pointwise("negative", check=_check_neg),
    npu="aclnnNeg(self, out)", grad=dict(self=lambda grad: -grad), aliases=("negative",),
    samples=lambda: [*unary()(), error(RuntimeError, "on a bool tensor is not supported", values([True]))],
@@ -266,7 +266,7 @@ class _Absolute(Pointwise):
             raise RuntimeError("In-place abs is not supported for complex tensors.")
 
 
-op("abs(Tensor self) -> Tensor",
+op("abs(Tensor self) -> Tensor", special="abs",
    kernel=_Absolute("absolute", real_of_complex, excluding=(BOOL,)),
    npu="aclnnAbs(self, out)",
    grad=dict(self=lambda grad, self: grad * self.sgn()), aliases=("absolute",), samples=unary(),
@@ -422,7 +422,7 @@ class _Power(Pointwise):
         return super().types(operator, operands)
 
 
-op("pow(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",
+op("pow(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor", special="pow -rpow ipow",
    kernel=_Power(_pow, excluding=(BOOL,), check=_check_pow, named="pow"),
    npu=("aclnnPowTensorTensor(self, exponent, out)",
         "aclnnPowTensorScalar(self, exponent, out)",

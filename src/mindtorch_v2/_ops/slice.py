@@ -56,7 +56,7 @@ def _selected(array: Any, dim: int, index: int) -> tuple | None:
 
 
 select_view = function_of(op(
-   "select(Tensor(a) self, int dim, int index) -> Tensor(a)",
+   "select(Tensor(a) self, int dim, int index) -> Tensor(a)", copied=True,
    kernel=PartView(_select, _selected),
    grad=dict(self=lambda grad, self_shape, dim, index: select_backward(grad, self_shape, dim, index)),
    samples=cases(case(t(2, 3), 0, 1), case(t(2, 3), -1, -1), case(t(2, 3), 1, 0), case(t(3), 0, 2), case(t(2, 0), 0, 1),
@@ -129,7 +129,7 @@ def _sliced(array: Any, dim: int, start: int | None, end: int | None, step: int)
 
 
 slice_view = function_of(op(
-   "slice.Tensor(Tensor(a) self, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor(a)",
+   "slice.Tensor(Tensor(a) self, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor(a)", copied=True,
    kernel=PartView(_slice, _sliced), public="",
    grad=dict(self=lambda grad, self_shape, dim, start, end, step: slice_backward(grad, self_shape, dim, start, end,
                                                                                  step)),
@@ -258,13 +258,13 @@ def _unbind_grad(grads: Any, self_shape: tuple[int, ...], dim: int) -> Tensor:
 
 
 _split_evenly = function_of(op(
-   "split.Tensor(Tensor(a -> *) self, int split_size, int dim=0) -> Tensor(a)[]",
+   "split.Tensor(Tensor(a -> *) self, int split_size, int dim=0) -> Tensor(a)[]", copied=True,
    kernel=views(_split), grad=dict(self=_split_grad), public="",
    samples=cases(case(t(5, 2), 2), case(t(2, 5), 2, -1), case(t(0, 3), 0), case(t(2, 3), 4),
                  error(RuntimeError, "split expects split_size be non-negative, but got split_size=-1", t(2, 3), -1),
                  error(RuntimeError, "split_size can only be 0 if dimension size is 0, but got dimension size of 2",
                        t(2, 3), 0))))
-op("split_with_sizes(Tensor(a -> *) self, int[] split_sizes, int dim=0) -> Tensor(a)[]",
+op("split_with_sizes(Tensor(a -> *) self, int[] split_sizes, int dim=0) -> Tensor(a)[]", copied=True,
    kernel=views(_split_with_sizes),
    grad=dict(self=lambda grads, self_shape, split_sizes, dim:
              _joined_grads(grads, _piece_shapes(self_shape, split_sizes, dim), cat, dim)),
@@ -272,7 +272,7 @@ op("split_with_sizes(Tensor(a -> *) self, int[] split_sizes, int dim=0) -> Tenso
                  error(RuntimeError, "split_with_sizes expects split_sizes to sum exactly to 3 (input tensor's size at "
                                      "dimension -1), "
                        "but got split_sizes=[1, 1]", t(2, 3), (1, 1), -1)))
-op("unbind(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]",
+op("unbind(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]", copied=True,
    kernel=views(_unbind), grad=dict(self=_unbind_grad),
    samples=cases(case(t(2, 3)), case(t(2, 3), -1), case(t(3)), case(t(0, 2)),
                  error(IndexError, "Dimension specified as 0 but tensor has no dimensions", t())), aten="int")
@@ -422,7 +422,7 @@ def _diagonal(self: Tensor, offset: int, dim1: int, dim2: int) -> Geometry:
     return ((*(shape[d] for d in kept), n), (*(strides[d] for d in kept), strides[first] + strides[second]), start)
 
 
-op("diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)",
+op("diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)", copied=True,
    kernel=view(_diagonal),
    grad=dict(self=lambda grad, self_shape, offset, dim1, dim2: diagonal_backward(grad, self_shape, offset, dim1, dim2)),
    samples=cases(case(t(2, 3)), case(t(3, 3), 1), case(t(3, 2), -1), case(t(2, 3, 4), 1, 0, 2), case(t(2, 3), 5),
@@ -466,7 +466,7 @@ def _unfold_each(call: Call) -> Result:
     return along_dimensions(call) if call.ndim(0) else one_by_one(call)
 
 
-op("unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)",
+op("unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)", copied=True,
    kernel=view(_unfold), public="Tensor",
    grad=dict(self=lambda grad, self_shape, dimension, size, step: unfold_backward(grad, self_shape, dimension, size,
                                                                                   step)),

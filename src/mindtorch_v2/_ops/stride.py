@@ -19,7 +19,7 @@ from ._declare.aten import LEAF, Aten
 from ._declare.batch import Call, Result, in_front
 from ._declare.composites import Composite
 from ._declare.families import Family
-from ._declare.op import composite, function_of, op
+from ._declare.op import DECLARATIONS, composite, function_of, op
 from ._declare.out import EXACT
 from ._declare.rules import shape_text
 from ._declare.samples import case, cases, error, t
@@ -105,6 +105,7 @@ _as_strided_view = function_of(op(
 
 
 @composite("as_strided(Tensor(a) self, int[] size, SymInt[] stride, int? storage_offset=None) -> Tensor(a)",
+           copied=True,
            samples=cases(case(t(2, 3), (2, 2), (1, 1)), case(t(2, 3), (3,), (2,), 1), case(t(6), (0, 2), (1, 1)),
                          case(t(3, 2, layout="transposed"), (2, 2), (2, 1)),
                          error(RuntimeError, "mismatch in length of strides and shape", t(2, 3), (2, 2), (1,)),
@@ -197,12 +198,12 @@ def _view_as_real(self: Tensor) -> tuple:
 
 
 view_as_complex: Callable = function_of(op(
-   "view_as_complex(Tensor(a) self) -> Tensor(a)",
+   "view_as_complex(Tensor(a) self) -> Tensor(a)", copied=True,
    kernel=View(_view_as_complex, by_place=True), grad=dict(self=lambda grad: view_as_real(grad)), public="torch",
    samples=cases(error(RuntimeError, "Tensor must have a last dimension of size 2", t(2, 3))), batch=in_front,
    autocast=dict(cpu="float32")))
 view_as_real: Callable = function_of(op(
-   "view_as_real(Tensor(a) self) -> Tensor(a)",
+   "view_as_real(Tensor(a) self) -> Tensor(a)", copied=True,
    kernel=view(_view_as_real), grad=dict(self=lambda grad: view_as_complex(grad.contiguous())), public="torch",
    samples=cases(error(RuntimeError, "view_as_real is only supported for complex tensors", t(2))), batch=in_front))
 
@@ -237,7 +238,8 @@ _attach_part("real", _real_part)
 _attach_part("imag", _imaginary_part)
 
 alias = function_of(op(
-   "alias(Tensor(a) self) -> Tensor(a)", kernel=view(lambda self: (self._array.shape, self._array.strides, 0)),
+   "alias(Tensor(a) self) -> Tensor(a)", copied=True,
+   kernel=view(lambda self: (self._array.shape, self._array.strides, 0)),
    grad=dict(self=lambda grad: grad), public="", samples=cases(case(t(2, 3))), batch=in_front))
 
 
@@ -335,16 +337,10 @@ op("as_strided_scatter(Tensor self, Tensor src, int[] size, SymInt[] stride, int
 
 # views as copies -----------------------------------------------------------------------------------------------------
 
-_COPIED = ("alias", "as_strided", "diagonal", "expand", "permute", "select", "slice.Tensor", "split.Tensor",
-           "split_with_sizes", "squeeze",
-           "squeeze.dim", "squeeze.dims", "t", "transpose", "unbind", "unfold", "unsqueeze", "view", "view_as_complex",
-           "view_as_real")
 
-
-def _declare_copy(name: str) -> None:
+def _declare_copy(operator: Operator) -> None:
     """Declares the form of a view operator whose results have memory of their own."""
-    operator = registry.get(name)
-    shown, (base, _, overload) = function_of(operator), name.partition(".")
+    shown, base, overload = function_of(operator), operator.schema.base_name, operator.schema.overload
     text = re.sub(r"\((a|a -> \*)\)", "", operator.schema.text.partition("(")[2])
 
     def copied(*args: Any) -> Any:
@@ -358,5 +354,5 @@ def _declare_copy(name: str) -> None:
               aten=operator.declaration.aten._replace(leaf=True))(copied)
 
 
-for _name in _COPIED:
-    _declare_copy(_name)
+for _declaration in [declaration for declaration in DECLARATIONS.values() if declaration.copied]:
+    _declare_copy(_declaration.operator)

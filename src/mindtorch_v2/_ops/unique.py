@@ -71,7 +71,8 @@ def _distinct(xp: Any, array: Any) -> Any:
 
 
 _UNIQUE2 = op("_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> "
-              "(Tensor, Tensor, Tensor)", kernel=DataDependent(_unique_spec, _unique, widen=True), public="torch",
+              "(Tensor, Tensor, Tensor)", sized_by_data=True,
+   kernel=DataDependent(_unique_spec, _unique, widen=True), public="torch",
    grad=dict(self=_not_derived("_unique2")),
    samples=cases(case(ints(6)), case(ints(2, 3), True, True, True),
                  case(kinks([1.0, NAN, NAN]), True, True)), batch=dynamic_shape, out=None,
@@ -131,7 +132,7 @@ def _sorted_as_if_nan_were_equal(rows: list[list[float]]) -> list[int]:
 
 _UNIQUE_DIM = op("unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool "
                  "return_counts=False) -> (Tensor, Tensor, "
-                 "Tensor)", kernel=DataDependent(_slices_spec, _unique_slices, widen=True),
+                 "Tensor)", sized_by_data=True, kernel=DataDependent(_slices_spec, _unique_slices, widen=True),
                  public="",
    grad=dict(self=_not_derived("unique_dim")),
    samples=cases(case(values([[3, 1], [2, 1], [3, 1]]), 0, True, True, True), case(ints(2, 6, high=2), 1)),
@@ -164,7 +165,7 @@ def _runs_spec(self: Tensor, return_inverse: bool, return_counts: bool, dim: int
 
 _UNIQUE_RUNS = op("unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? "
                   "dim=None) -> (Tensor, Tensor, "
-                  "Tensor)", kernel=DataDependent(_runs_spec, _runs, widen=True), public="",
+                  "Tensor)", sized_by_data=True, kernel=DataDependent(_runs_spec, _runs, widen=True), public="",
    grad=dict(self=_not_derived("unique_consecutive")),
    samples=cases(case(values([3, 1, 1, 3]), True, True),
                  case(values([[3, 1], [3, 1], [2, 1]]), True, True, 0)), batch=dynamic_shape, python=True,
@@ -190,7 +191,7 @@ def _public_unique(self, sorted, return_inverse, return_counts, dim):
 
 
 @composite("unique_consecutive.selected(Tensor self, bool return_inverse=False, bool return_counts=False, int? "
-           "dim=None) -> Tensor",
+           "dim=None) -> Tensor", sized_by_data=True,
            samples=cases(case(values([3, 1, 1, 3])), case(values([3, 1, 1, 3]), True, True)), out=None, aten=LEAF,
            python=True)
 def _public_unique_consecutive(self, return_inverse, return_counts, dim):
@@ -221,7 +222,7 @@ def _bincount(xp: Any, self: Any, weights: Any, minlength: int) -> Any:
     return xp.bincount(self, weights if weights is None or weights.dtype.kind != "c" else weights.real, minlength)
 
 
-op("bincount(Tensor self, Tensor? weights=None, int minlength=0) -> Tensor",
+op("bincount(Tensor self, Tensor? weights=None, int minlength=0) -> Tensor", sized_by_data=True,
    kernel=DataDependent(_bincount_spec, _bincount, widen=True),
    grad=dict(weights=_not_derived("bincount")),
    samples=cases(case(ints(6)), case(ints(6), minlength=9), case(ints(6), t(6, grad=False)), case(ints(0)),

@@ -113,7 +113,7 @@ def _reshaped(array: ndarray, size: tuple[int, ...]) -> ndarray | None:
     return made if made.shape == size or -1 in size else None  # NumPy takes any negative size for -1
 
 
-op("view(Tensor(a) self, int[] size) -> Tensor(a)",
+op("view(Tensor(a) self, int[] size) -> Tensor(a)", copied=True,
    kernel=view(_view, _reshaped), grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)), public="Tensor",
    samples=cases(case(t(2, 3), (3, 2)), case(t(2, 3), (-1,)), case(t(0, 3), (3, 0)), case(t(), (1, 1)),
                  case(t(4, 1), (2, 2)),
@@ -171,7 +171,7 @@ def _transpose(self: Tensor, dim0: int, dim1: int) -> Geometry:
     return tuple(shape), tuple(strides), 0
 
 
-op("transpose(Tensor(a) self, int dim0, int dim1) -> Tensor(a)",
+op("transpose(Tensor(a) self, int dim0, int dim1) -> Tensor(a)", copied=True,
    kernel=view(_transpose, "a.swapaxes(dim0, dim1)"),
    grad=dict(self=lambda grad, dim0, dim1: grad.transpose(dim0, dim1)),
    aliases=("swapaxes", "swapdims"),
@@ -194,7 +194,7 @@ def _t_each(call: Call) -> Result:
     return (called("transpose", value, 1, 2) if call.ndim(0) == 2 else value.view(value.shape)), True
 
 
-op("t(Tensor(a) self) -> Tensor(a)", kernel=view(_t, "a.T if a.ndim == 2 else None"),
+op("t(Tensor(a) self) -> Tensor(a)", copied=True, kernel=view(_t, "a.T if a.ndim == 2 else None"),
    grad=dict(self=lambda grad: grad.t()),
    samples=cases(case(t(2, 3)), case(t(3)), case(t()),
                  error(RuntimeError, "t() expects a tensor with <= 2 dimensions, but self is 3D", t(2, 3, 4))),
@@ -243,7 +243,7 @@ def _permute_each(call: Call) -> Result:
     return call.run(call.values[0], (0, *shifted(dims, call.ndim(0)))), True
 
 
-op("permute(Tensor(a) self, int[] dims) -> Tensor(a)",
+op("permute(Tensor(a) self, int[] dims) -> Tensor(a)", copied=True,
    kernel=view(_permute, "a.transpose(dims) if dims in known else None", known=_known_orders),
    grad=dict(self=lambda grad, dims: grad.permute(inverse_order(dims))),
    samples=cases(case(t(2, 3, 4), (2, 0, 1)), case(t(2, 3), (-1, 0)), case(t(0, 3), (1, 0)),
@@ -294,7 +294,7 @@ def _expand(self: Tensor, size: tuple[int, ...], implicit: bool) -> Geometry:
     return tuple(made), tuple(steps), 0
 
 
-op("expand(Tensor(a) self, int[] size, *, bool implicit=False) -> Tensor(a)",
+op("expand(Tensor(a) self, int[] size, *, bool implicit=False) -> Tensor(a)", copied=True,
    kernel=view(_expand, _array_expand),
    grad=dict(self=lambda grad: grad), public="Tensor",
    samples=cases(case(t(2, 1), (2, 3)), case(t(3), (2, -1)), case(t(), (3,)), case(t(1, 3), (0, 3)),
@@ -361,15 +361,15 @@ def _squeeze_dims_each(call: Call) -> Result:
     value, dim = call.values
     return (call.run(value, shifted(dim, call.ndim(0))) if call.ndim(0) else value.view(value.shape)), True
 
-op("squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)",
+op("squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)", copied=True,
    kernel=view(_squeeze_dim, _squeezed), grad=dict(self=lambda grad, self_shape: _unsqueezed(grad, self_shape)),
    samples=cases(case(t(1, 2, 1), 0), case(t(1, 2, 1), -1), case(t(2, 3), 0), case(t(), 0),
                  error(IndexError, _OUT_OF_RANGE_3, t(2, 3), 3)), batch=_squeeze_dims_each, node="SqueezeBackward1")
-op("squeeze(Tensor(a) self) -> Tensor(a)",
+op("squeeze(Tensor(a) self) -> Tensor(a)", copied=True,
    kernel=view(lambda self: _without(self, range(self._array.ndim)), lambda array: array.squeeze()),
    grad=dict(self=lambda grad, self_shape: _unsqueezed(grad, self_shape)),
    samples=cases(case(t(1, 2, 1)), case(t(2, 3)), case(t(1, 1)), case(t(1, 0))), batch=_squeeze_each)
-op("squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)",
+op("squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)", copied=True,
    kernel=view(lambda self, dim: _without(self, distinct_dims(dim, self._array.ndim))),
    grad=dict(self=lambda grad, self_shape: _unsqueezed(grad, self_shape)),
    samples=cases(case(t(1, 2, 1), (0, 2)), case(t(1, 2, 1), ()), case(t(1, 2, 1), (0, 1)),
@@ -402,7 +402,7 @@ def _unsqueeze_each(call: Call) -> Result:
 
 
 unsqueeze = function_of(op(
-   "unsqueeze(Tensor(a) self, int dim) -> Tensor(a)",
+   "unsqueeze(Tensor(a) self, int dim) -> Tensor(a)", copied=True,
    kernel=view(_unsqueeze, _with_one), grad=dict(self=lambda grad, dim: grad.squeeze(dim)),
    samples=cases(case(t(2, 3), 0), case(t(2, 3), -1), case(t(), 0), case(t(0, 3), 1),
                  error(IndexError, "Dimension out of range (expected to be in range of [-3, 2], but got 3)", t(2, 3),

@@ -22,11 +22,8 @@ from .meta_utils import MetaConverter
 
 CONSTANT_NUMEL_LIMIT = 1
 
-# Operators whose answer, or the shape of whose result, depends on elements.
+# Operators whose answer depends on elements.
 _READS = frozenset("_local_scalar_dense item equal allclose is_nonzero".split())
-_SIZED_BY_DATA = frozenset("""
-    nonzero masked_select _unique _unique2 unique_dim unique_consecutive bincount repeat_interleave _ctc_loss histogram
-    combinations""".split())
 _LIFTS = frozenset(("lift_fresh", "lift", "lift_fresh_copy"))
 
 
@@ -207,7 +204,7 @@ class FakeTensorMode(TorchDispatchMode):
             return constant
         if name in _READS:
             raise DataDependentOutputException(func)
-        if name in _SIZED_BY_DATA and not _is_static(name, args, kwargs):
+        if getattr(func._operator.declaration, "sized_by_data", False) and kwargs.get("output_size") is None:
             raise DynamicOutputShapeException(func)
         if name == "index" and any(i is not None and i.dtype in (bool_, uint8) for i in args[1]):
             raise DynamicOutputShapeException(_nonzero())
@@ -326,11 +323,6 @@ def _written(func: Any, args: tuple, kwargs: dict) -> list[FakeTensor]:
 
 def _goes_anywhere(t: FakeTensor) -> bool:
     return t.fake_device is CPU and t.dim() == 0
-
-
-def _is_static(name: str, args: tuple, kwargs: dict) -> bool:
-    return name == "repeat_interleave" and (kwargs.get("output_size") is not None or len(args) > 1
-                                            and isinstance(args[1], int))
 
 
 def _plain_classes() -> tuple[type, ...]:

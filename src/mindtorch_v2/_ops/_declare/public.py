@@ -10,7 +10,7 @@ from ..._core.dtype import INT
 from ..._core.from_data import from_numpy
 from ..._core.tensor import Tensor
 from ..._dispatch.callers import make_operator, takes_only_tensors
-from .op import PUBLIC, public_functions
+from .op import DECLARATIONS, PUBLIC, public_functions
 
 FAMILIES = """
     copy create implicit random dropout pointwise clamp compare elementary special activation reduce extreme moments
@@ -24,54 +24,17 @@ FAMILIES = """
 for _family in FAMILIES:
     importlib.import_module(f"{__package__.rpartition('.')[0]}.{_family}")
 
-# Python's operator -> the method it is; a reflected one takes its operands the other way round.
-_OPERATORS = {
-    "__add__": "add",
-    "__radd__": "add",
-    "__sub__": "sub",
-    "__mul__": "mul",
-    "__rmul__": "mul",
-    "__truediv__": "div",
-    "__mod__": "remainder",
-    "__pow__": "pow",
-    "__matmul__": "matmul",
-    "__and__": "bitwise_and",
-    "__or__": "bitwise_or",
-    "__xor__": "bitwise_xor",
-    "__rand__": "bitwise_and",
-    "__ror__": "bitwise_or",
-    "__rxor__": "bitwise_xor",
-    "__lshift__": "bitwise_left_shift",
-    "__rshift__": "bitwise_right_shift",
-    "__eq__": "eq",
-    "__ne__": "ne",
-    "__lt__": "lt",
-    "__le__": "le",
-    "__gt__": "gt",
-    "__ge__": "ge",
-    "__neg__": "neg",
-    "__abs__": "abs",
-    "__floordiv__": "floor_divide",
-}
-_INPLACE_OPERATORS = {
-    "__iadd__": "add_", "__isub__": "sub_", "__imul__": "mul_", "__itruediv__": "div_", "__imod__": "remainder_",
-    "__ipow__": "pow_", "__iand__": "bitwise_and_", "__ior__": "bitwise_or_", "__ixor__": "bitwise_xor_",
-    "__ilshift__": "bitwise_left_shift_", "__irshift__": "bitwise_right_shift_", "__ifloordiv__": "floor_divide_",
-}
-_REFLECTED = {"__rsub__": "sub", "__rpow__": "pow", "__rmod__": "remainder",
-              "__rfloordiv__": "floor_divide", "__rmatmul__": "matmul", "__rlshift__": "bitwise_left_shift",
-              "__rrshift__": "bitwise_right_shift"}
-
 
 def attach_methods() -> None:
     """Gives Tensor the methods of all declared operators, and Python's operators on top of them."""
     functions = public_functions("Tensor")
     for name, function in functions.items():
         setattr(Tensor, name, function)
-    for names, reflected in ((_OPERATORS, False), (_INPLACE_OPERATORS, False), (_REFLECTED, True)):
-        for special, name in names.items():
-            if name in functions:
-                setattr(Tensor, special, _operator(functions[name], name, special, reflected))
+    for declaration in DECLARATIONS.values():
+        for word in declaration.special.split():
+            special, name = f"__{word.lstrip('-')}__", declaration.operator.schema.base_name
+            name += "_" if word.startswith("i") else ""
+            setattr(Tensor, special, _operator(functions[name], name, special, word.startswith("-")))
     for special in ("__rtruediv__", "__rdiv__"):
         setattr(Tensor, special, _reflected_division)
     Tensor.__invert__ = _inverted  # type: ignore[method-assign]
