@@ -11,9 +11,9 @@ from mindtorch_v2._dispatch.registry import registry
 from mindtorch_v2._ops._declare.op import DECLARATIONS, PUBLIC
 
 _PACKAGE = Path(torch.__file__).parent
-_PLACES = ("_ops", "_autograd", "_dispatch", "_functorch", "_pipeline", "amp", "utils/flop_counter.py", "_profile.py",
-           "_compat/operator_names.py", "_subclasses/fake_tensor.py", "_backends/interface.py", "_backends/cpu/backend.py",
-           "_backends/meta")
+_PLACES = ("_ops", "_autograd", "_dispatch", "_functorch", "_pipeline", "amp", "_backends/meta",
+           "_backends/interface.py", "_backends/cpu/backend.py", "_compat/operator_names.py", "_profile.py",
+           "_subclasses/fake_tensor.py", "utils/flop_counter.py")
 _FILES = sorted(file for place in _PLACES
                 for file in ([_PACKAGE / place] if place.endswith(".py") else (_PACKAGE / place).rglob("*.py")))
 _NAMES = {name for names in PUBLIC.values() for name in names} | {o.schema.base_name for o in registry}
