@@ -194,8 +194,10 @@ def package_file(module: str) -> Path:
 
 @functools.cache
 def static_names(module: str) -> frozenset[str]:
-    """The names that a type checker finds in a module's text."""
+    """The names that a type checker finds in a module's text; none where a table makes the module."""
     names: set[str] = set()
+    if module in ABSENT_MODULES:
+        return frozenset()
     for node in ast.parse(package_file(module).read_text()).body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             names.add(node.name)

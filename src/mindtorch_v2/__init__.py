@@ -23,6 +23,7 @@ from ._autograd import (
     set_grad_enabled,
 )
 from ._autograd import roots as _roots
+from ._compat.absent_modules import ABSENT_MODULES as _ABSENT_MODULES
 from ._compat.absent_modules import attach as _attach_absent_modules
 from ._compat.old_names import attach as _attach_old_names
 from ._compat.operator_names import ops
@@ -166,6 +167,7 @@ _SUBMODULES = frozenset("""
     return_types serialization signal sparse special storage testing torch_version types utils version xpu
 """.split())
 _ATTRIBUTES = {
+    "_torchscript": _ABSENT_MODULES["_torchscript"].classes,
     "_subclasses.functional_names": """
         _disable_functionalization _enable_functionalization _freeze_functional_tensor _from_functional_tensor
         _functionalize_commit_update _functionalize_has_data_mutation _functionalize_has_metadata_mutation

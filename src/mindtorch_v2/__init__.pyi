@@ -23,35 +23,69 @@ _DeviceLike: TypeAlias = _Device | _str | _int
 __version__: _str
 
 from ._core.device_objects import AcceleratorError as AcceleratorError
+AggregationType: Any
+AliasDb: Any
+AnyType: Any
+ArgumentSpec: Any
+AwaitType: Any
 BFloat16Storage: Any
 class BFloat16Tensor(Tensor): ...
+BenchmarkConfig: Any
+Block: Any
 BoolStorage: Any
 class BoolTensor(Tensor): ...
+BoolType: Any
+BufferDict: Any
 ByteStorage: Any
 class ByteTensor(Tensor): ...
+Capsule: Any
 CharStorage: Any
 class CharTensor(Tensor): ...
+ClassType: Any
+Code: Any
+CompilationUnit: Any
+CompleteArgumentSpec: Any
 ComplexDoubleStorage: Any
 ComplexFloatStorage: Any
+ComplexType: Any
+ConcreteModuleType: Any
 from ._compat.old_names import DeviceObjType as DeviceObjType
+DictType: Any
 from ._C import DisableTorchFunction as DisableTorchFunction
 from ._C import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
 from ._C import DispatchKey as DispatchKey
 DoubleStorage: Any
 class DoubleTensor(Tensor): ...
+EnumType: Any
+ErrorReport: Any
 from ._core.device_objects import Event as Event
 from ._compat.old_names import FatalError as FatalError
 FloatStorage: Any
 class FloatTensor(Tensor): ...
+FloatType: Any
 from .futures import Future as Future
+FutureType: Any
 from .amp.grad_scaler import GradScaler as GradScaler
+Gradient: Any
+Graph: Any
 HalfStorage: Any
 class HalfTensor(Tensor): ...
+InferredType: Any
 IntStorage: Any
 class IntTensor(Tensor): ...
+IntType: Any
+InterfaceType: Any
+ListType: Any
+LiteScriptModule: Any
 LongStorage: Any
 class LongTensor(Tensor): ...
+Node: Any
+NoneType: Any
+NumberType: Any
+OptionalType: Any
 from ._core.device_objects import OutOfMemoryError as OutOfMemoryError
+ParameterDict: Any
+PyObjectType: Any
 from ._C import PyTorchFileReader as PyTorchFileReader
 from ._C import PyTorchFileWriter as PyTorchFileWriter
 QInt32Storage: Any
@@ -59,17 +93,33 @@ QInt8Storage: Any
 QUInt2x4Storage: Any
 QUInt4x2Storage: Any
 QUInt8Storage: Any
+RRefType: Any
+ScriptDict: Any
 from .jit import ScriptFunction as ScriptFunction
+ScriptList: Any
+ScriptMethod: Any
 from .jit import ScriptModule as ScriptModule
+ScriptObject: Any
 ShortStorage: Any
 class ShortTensor(Tensor): ...
 Storage: Any
 from ._core.storage import StorageBase as StorageBase
 from ._core.device_objects import Stream as Stream
+StreamObjType: Any
+StringType: Any
 from ._symbolic import SymBool as SymBool
+SymBoolType: Any
 from ._symbolic import SymFloat as SymFloat
 from ._symbolic import SymInt as SymInt
+SymIntType: Any
 from ._compat.old_names import Tag as Tag
+TensorType: Any
+ThroughputBenchmark: Any
+TupleType: Any
+Type: Any
+UnionType: Any
+Use: Any
+Value: Any
 from . import _C as _C
 from . import __config__ as __config__
 from . import __future__ as __future__

@@ -70,8 +70,8 @@ _FOREIGN_KEYS = frozenset("""
 _DEVICE_TYPES = ("cpu cuda ipu xpu mkldnn opengl opencl ideep hip ve fpga maia xla lazy vulkan mps meta hpu mtia "
                  "privateuseone npu").split()
 
-# Meta kernels of operators that are not declared, as those of a compiled library that could not be loaded.
-_waiting: dict[str, Callable] = {}
+# What registers kernels of operators that are not declared yet, or never, as those of a library that was not loaded.
+_waiting: dict[str, list[Callable[[], None]]] = {}
 # Names of keys by operator: what libraries registered.
 _registered: dict[str, dict[str, "_Registration"]] = {}
 # Where a namespace was defined as a whole.
@@ -97,7 +97,7 @@ def fallthrough_kernel() -> None:
 def registered_keys(name: str) -> set[str]:
     """The keys that an operator has kernels for, by PyTorch's names."""
     found = set(_registered.get(name, ()))
-    operator = _existing(name) if name in registry or name.partition(".")[0] in registry else None
+    operator = _existing(name) if _is_declared(name) else None
     if operator is not None and DispatchKey.Autograd in operator.kernels and not has_fallback(operator):
         found.add("Autograd")
     if operator is not None and operator.declaration is not None:
@@ -164,8 +164,8 @@ class Library:
         operator = registry.register_schema(name, parsed)
         operator.tags = list(tags) if isinstance(tags, (tuple, list, set, frozenset)) else [tags]
         registry.register_kernel(name, DispatchKey.Autograd, Around(without_autograd))
-        if name in _waiting:
-            registry.register_kernel(name, DispatchKey.Meta, _waiting.pop(name))
+        for register in _waiting.pop(name, ()):
+            register()
         self._undo.append(lambda: _remove(name, operator))
         return name
 
@@ -191,6 +191,11 @@ class Library:
                                f"TORCH_LIBRARY_IMPL block ({self.dispatch_key}).  Please declare a separate "
                                "TORCH_LIBRARY_IMPL block for this dispatch key and move your impl() there.")
         key = dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
+        if not _is_declared(name):
+            _waiting.setdefault(name, []).append(
+                lambda: self.impl(name, fn, dispatch_key, with_keyset=with_keyset, allow_override=allow_override)
+            )
+            return
         operator = _existing(name)
         known = _registered.setdefault(operator.name, {})
         if not allow_override and key in known:
@@ -331,6 +336,10 @@ def _scoped_library(*args: Any, **kwargs: Any) -> Iterator[Library]:
         made._destroy()
 
 
+def _is_declared(name: str) -> bool:
+    return name in registry or name.partition(".")[0] in registry
+
+
 def _existing(name: str) -> Operator:
     """The operator of a qualified name; `aten::add.Tensor` also finds an operator declared without overloads."""
     if name in registry:
@@ -454,8 +463,8 @@ def register_fake(
             return function
         if name in OPDEFS and lib is not OPDEFS[name]._lib and lib is None:
             OPDEFS[name]._abstract_fn = function
-        if name.partition(".")[0] not in registry and name not in registry:
-            _waiting[name] = function
+        if not _is_declared(name):
+            _waiting.setdefault(name, []).append(lambda: registry.register_kernel(name, DispatchKey.Meta, function))
         else:
             library = lib if lib is not None else OPDEFS[name]._lib if name in OPDEFS else _library_for(None, name)
             library._register_fake(name, function, allow_override=allow_override)

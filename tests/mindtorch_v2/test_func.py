@@ -571,6 +571,23 @@ def test_trees_flatten_and_come_back() -> None:
     assert type(tree.tree_map(lambda x: x, maximum)) is type(maximum)
 
 
+def test_constants_are_part_of_a_trees_structure() -> None:
+    from mindtorch_v2.utils import _pytree as tree
+
+    class Named(str):
+        """A class with equality of its own."""
+
+    tree.register_constant(Named)
+    leaves, spec = tree.tree_flatten([Named("a"), 2])
+    assert leaves == [2] and tree.is_constant_class(Named) and not tree.is_constant_class(int)
+    assert spec == tree.tree_structure([Named("a"), 3]) and spec != tree.tree_structure([Named("b"), 2])
+    assert tree.tree_map(lambda x: x + 1, [Named("a"), 2]) == ["a", 3]
+    with pytest.warns(UserWarning, match="is already registered as pytree node"):
+        tree.register_constant(Named)
+    with pytest.raises(TypeError, match="to have a non-default `__eq__` implementation"):
+        tree.register_constant(type("Plain", (), {}))
+
+
 def test_a_library_can_map_over_its_own_containers(monkeypatch):
     """Some replace the steps of vmap under PyTorch's private names."""
     from mindtorch_v2._functorch import vmap as steps

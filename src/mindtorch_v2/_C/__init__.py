@@ -3,9 +3,11 @@
 import enum
 import importlib
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from .._compat.absent import absent_class
+from .._compat.absent_modules import ABSENT_MODULES
 from .._core.determinism import determinism
 from .._core.dtype import NAMES
 from .._core.generator import Generator
@@ -82,10 +84,14 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.{name}")
     if name in _HOMES:
         return _Prefixed(_HOMES[name], "" if name == "_nn" else f"{name[1:]}_")
+    if name in ABSENT_MODULES["_torchscript"].classes.split():
+        return getattr(importlib.import_module("mindtorch_v2._torchscript"), name)
     if name in ("_get_autograd_fallback_mode", "_set_autograd_fallback_mode"):
         return getattr(importlib.import_module("mindtorch_v2.library"), name)
     if name in _OF_DISPATCHER:
         return getattr(importlib.import_module("mindtorch_v2._C._dispatcher"), name)
+    if name.startswith(("_jit_set_", "_jit_override_")):
+        return _switch_of_torchscript(name)
     if name in _BUILT_WITH:
         return _was_built_with(_BUILT_WITH[name])
     if name == "Tag":
@@ -101,6 +107,19 @@ def __getattr__(name: str) -> Any:
     if name == "_VariableFunctions":
         return importlib.import_module("mindtorch_v2")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+_torchscript_switches: dict[str, Any] = {}
+
+
+def _switch_of_torchscript(name: str) -> Callable[[Any], Any]:
+    """A function that keeps a setting of TorchScript, which nothing here reads, and gives the one before."""
+
+    def switch(value: Any) -> Any:
+        before, _torchscript_switches[name] = _torchscript_switches.get(name, False), value
+        return before
+
+    return switch
 
 
 def _was_built_with(backend: str | bool) -> bool:
@@ -200,8 +219,6 @@ def _log_api_usage_once(event: str) -> None:
     """Nothing is logged."""
 
 
-# Types of TorchScript's representation, which annotations name.
-Block, Graph, Node, Type, Value = (absent_class(f"torch._C.{name}") for name in "Block Graph Node Type Value".split())
 Event, Stream = (absent_class(f"torch.{name}", f"Use torch.npu.{name}.") for name in ("Event", "Stream"))
 PyTorchFileReader = absent_class("torch.PyTorchFileReader", "Use torch.load.")
 PyTorchFileWriter = absent_class("torch.PyTorchFileWriter", "Use torch.save.")

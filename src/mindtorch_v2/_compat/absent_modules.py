@@ -20,8 +20,15 @@ class Names(NamedTuple):
     functions: str = ""
 
 
-# By place in the package.
+# By place in the package. `_torchscript` gathers classes that PyTorch has in `torch` and `torch._C`.
 ABSENT_MODULES: dict[str, Names] = {
+    "_torchscript": Names("There is no TorchScript here: programs stay Python.", """
+                AggregationType AliasDb AnyType ArgumentSpec AwaitType BenchmarkConfig Block BoolType BufferDict
+        Capsule         ClassType Code CompilationUnit CompleteArgumentSpec ComplexType ConcreteModuleType DictType
+        EnumType ErrorReport FloatType         FutureType Gradient Graph InferredType IntType InterfaceType ListType
+        LiteScriptModule Node NoneType NumberType         OptionalType ParameterDict PyObjectType RRefType ScriptDict
+        ScriptList ScriptMethod ScriptObject StreamObjType         StringType SymBoolType SymIntType TensorType
+        ThroughputBenchmark TupleType Type UnionType Use Value"""),
     "ao.ns": Names(),
     "ao.pruning": Names("Use torch.nn.utils.prune.",
                         "BaseScheduler BaseSparsifier CubicSL LambdaSL WeightNormSparsifier"),
@@ -29,6 +36,12 @@ ABSENT_MODULES: dict[str, Names] = {
     "distributed.checkpoint.hf_storage": Names("", "HuggingFaceStorageReader HuggingFaceStorageWriter"),
     "export": Names("Run the module itself: there is no ahead-of-time graph here.", "Dim ExportedProgram",
                     "export load register_dataclass save"),
+    "sparse._triton_ops": Names("There is no Triton here.", "", """
+        bsr_dense_addmm bsr_dense_mm bsr_scatter_mm broadcast_batch_dims scatter_mm tile_to_blocksize"""),
+    "sparse._triton_ops_meta": Names("There is no Triton here.", "", "get_meta minimize update"),
+    "sparse.semi_structured": Names("Kernels that skip two of four weights are those of NVIDIA's libraries.", """
+        SparseSemiStructuredTensor SparseSemiStructuredTensorCUSPARSELT SparseSemiStructuredTensorCUTLASS""",
+                                    "to_sparse_semi_structured"),
     "nn.parallel.scatter_gather": Names("It uses one device.", "", "gather scatter scatter_kwargs"),
 }
 

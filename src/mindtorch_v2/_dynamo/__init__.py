@@ -1,6 +1,6 @@
 """torch._dynamo: what is around `torch.compile`."""
 
-from . import backends, config, exc, testing
+from . import backends, config, exc, testing, utils
 from .backends.registry import list_backends, lookup_backend, register_backend
 from .decorators import (
     allow_in_graph,

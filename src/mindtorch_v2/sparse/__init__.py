@@ -1,6 +1,7 @@
 """torch.sparse: products, reductions and checks of sparse tensors."""
 
 import functools
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -174,3 +175,10 @@ class _sparsetype(tensortype):
 globals().update({name: _sparsetype(name, (), {"dtype": kind.dtype, "home": kind.home, "__module__": "torch.sparse",
                                           "__doc__": _sparsetype.__doc__})
                   for name, kind in TENSOR_TYPES.items() if name != "BoolTensor"})
+
+
+def __getattr__(name: str) -> Any:
+    absent = importlib.import_module(f"{__name__}.semi_structured")
+    if name in absent.__all__:
+        return getattr(absent, name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

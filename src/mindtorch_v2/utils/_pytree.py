@@ -7,6 +7,7 @@ import dataclasses
 import importlib
 import inspect
 import json
+import warnings
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
@@ -130,6 +131,7 @@ _private_register_pytree_node = _register_pytree_node
 
 def _deregister_pytree_node(cls: type) -> None:
     SUPPORTED_NODES.pop(cls, None)
+    CONSTANT_NODES.discard(cls)
 
 
 def register_dataclass(cls: type, *, field_names: list[str] | None = None, drop_field_names: list[str] | None = None,
@@ -153,6 +155,34 @@ def register_dataclass(cls: type, *, field_names: list[str] | None = None, drop_
 
     register_pytree_node(cls, flatten, unflatten, serialized_type_name=serialized_type_name,
                          flatten_with_keys_fn=flatten_with_keys)
+
+
+CONSTANT_NODES: set[type] = set()
+
+
+@dataclasses.dataclass(frozen=True)
+class ConstantNode:
+    """What stands in a tree's structure for an object that is no leaf."""
+
+    value: Any
+
+
+def register_constant(cls: type) -> None:
+    """Makes objects of a class part of a tree's structure: not leaves, but what structures are compared by."""
+    for name in ("__eq__", "__hash__"):
+        if getattr(cls, name) is getattr(object, name) or getattr(cls, name) is None:
+            raise TypeError(f"register_constant(cls) expects `cls` to have a non-default `{name}` implementation.")
+    if cls in CONSTANT_NODES:
+        warnings.warn(f"{cls} is already registered as pytree node. Overwriting the previous registration.",
+                      stacklevel=2)  # fmt: skip
+        _deregister_pytree_node(cls)
+    register_pytree_node(cls, lambda value: ([], ConstantNode(value)), lambda children, context: context.value,
+                         flatten_with_keys_fn=lambda value: ([], ConstantNode(value)))  # fmt: skip
+    CONSTANT_NODES.add(cls)
+
+
+def is_constant_class(cls: type) -> bool:
+    return isinstance(cls, type) and cls in CONSTANT_NODES
 
 
 def is_namedtuple_class(cls: type) -> bool:

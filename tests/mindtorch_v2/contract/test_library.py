@@ -362,6 +362,35 @@ def test_arguments_with_memory_of_their_own_are_written() -> None:
         assert out.tolist() == [1, 1] and out._version == 1
 
 
+def test_kernels_may_come_before_their_schema() -> None:
+    with torch.library._scoped_library("early", "FRAGMENT") as library:
+        library.impl("double", lambda x: x * 2, "CPU")
+        torch.library.impl("early::next", ["CPU"], lib=library)(lambda x: x + 1)
+        with pytest.raises(AttributeError, match="double"):
+            torch.ops.early.double(torch.ones(2))
+        library.define("double(Tensor x) -> Tensor")
+        library.define("next(Tensor x) -> Tensor")
+        assert torch.ops.early.double(torch.ones(2)).tolist() == [2, 2]
+        assert torch.ops.early.next(torch.ones(2)).tolist() == [2, 2]
+
+
+def test_out_dtype_computes_in_a_wider_type() -> None:
+    from mindtorch_v2._higher_order_ops.out_dtype import out_dtype
+
+    a = torch.full((2, 3), 100, dtype=torch.int8)
+    made = out_dtype(torch.ops.aten.mm.default, torch.int32, a, a.t())
+    assert made.dtype is torch.int32 and made.tolist() == [[30000, 30000]] * 2
+    with pytest.raises(ValueError, match="out_dtype only allows the following operators"):
+        out_dtype(torch.ops.aten.sum.default, torch.int32, a)
+    with pytest.raises(ValueError, match="must be an OpOverload"):
+        out_dtype(torch.mm, torch.int32, a, a)
+
+
+def test_settings_of_torchscript_are_kept() -> None:
+    assert torch._C._jit_set_profiling_executor(True) is False
+    assert torch._C._jit_set_profiling_executor(False) is True
+
+
 def test_what_the_library_was_built_with() -> None:
     assert torch._C.has_lapack and torch._C.has_spectral and not torch._C._has_xpu
     assert torch._C._has_cuda is torch.backends.cuda.is_built()

@@ -2,6 +2,7 @@
 
 import collections.abc
 import copy
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ FnMap = dict[type | tuple[type, ...], Callable]
 
 default_collate_err_msg_format = (
     "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}")
-_TEXT_OR_OBJECT = "SaUO"  # kinds of NumPy's types that no tensor can hold
+np_str_obj_array_pattern = re.compile("[SaUO]")  # NumPy's types that no tensor can hold
 
 
 def _is_named_tuple(value: Any) -> bool:
@@ -50,7 +51,7 @@ def default_convert(data: Any) -> Any:
     if isinstance(data, torch.Tensor):
         return data
     if type(data).__module__ == "numpy" and type(data).__name__ not in ("str_", "string_", "bytes_"):
-        if type(data).__name__ in ("ndarray", "memmap") and data.dtype.kind in _TEXT_OR_OBJECT:
+        if type(data).__name__ in ("ndarray", "memmap") and np_str_obj_array_pattern.search(data.dtype.kind):
             return data
         return torch.as_tensor(data)
     if isinstance(data, collections.abc.Mapping):
@@ -97,7 +98,7 @@ def collate_tensor_fn(batch: Any, *, collate_fn_map: FnMap | None = None) -> tor
 
 
 def collate_numpy_array_fn(batch: Any, *, collate_fn_map: FnMap | None = None) -> Any:
-    if batch[0].dtype.kind in _TEXT_OR_OBJECT:
+    if np_str_obj_array_pattern.search(batch[0].dtype.kind):
         raise TypeError(default_collate_err_msg_format.format(batch[0].dtype))
     return collate([torch.as_tensor(array) for array in batch], collate_fn_map=collate_fn_map)
 
