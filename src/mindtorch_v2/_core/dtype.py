@@ -110,7 +110,7 @@ def copied(target: np.ndarray, source: np.ndarray) -> bool:
     """Whether compiled code wrote one array into the other."""
     if target.size < _FEW or not target.__class__ is np.ndarray is source.__class__:
         return False
-    return any(copy(target, source) for copy in copiers)
+    return any([copy(target, source) for copy in copiers])
 
 
 def cast(array: np.ndarray, kind: np.dtype) -> np.ndarray:

@@ -25,12 +25,15 @@ def _check_inference(tensor: Tensor) -> None:
 
 def resize_(self: Tensor, *size: Any, memory_format: memory_format | None = None) -> Tensor:
     """This tensor with another size, keeping the elements that fit; memory is added where it is too small."""
-    _, shape, wanted = _RESIZE.bind((self, *size), {"memory_format": memory_format}, is_method=True)
+    shape: tuple[int, ...] = tuple(size[0]) if len(size) == 1 and isinstance(size[0], tuple) else size
+    wanted = memory_format
+    if wanted is not None or not shape or any([n.__class__ is not int for n in shape]):
+        _, shape, wanted = _RESIZE.bind((self, *size), {"memory_format": memory_format}, is_method=True)
     if shape != self._array.shape:
         _check_inference(self)
     if self.requires_grad and not modes.inference:
         raise RuntimeError("cannot resize variables that require grad")
-    if any(n < 0 for n in shape):
+    if shape and min(shape) < 0:
         raise RuntimeError("numel: integer multiplication overflow")
     if wanted is preserve_format:
         raise RuntimeError("Unsupported memory formatPreserve")

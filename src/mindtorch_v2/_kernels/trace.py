@@ -432,6 +432,8 @@ class Namespace:
 
     def all(self, value: Symbol) -> bool:
         """True where data is not waited for, so that nothing is found wrong with it."""
+        if isinstance(value, Number):
+            return bool(value)
         if value.program.waits:
             raise Untraceable
         return True
@@ -508,8 +510,11 @@ class Namespace:
         return (_REST if _common((a, b)).kind in "iu" else _FMOD)(a, b)
 
     def _refuse_waiting(self, a: Any, b: Any) -> None:
-        """Whole numbers divided by zero are an error where elements are looked at."""
-        if _common((a, b)).kind in "iu" and _program((a, b)).waits:
+        """Whole numbers divided by zero are an error where elements are looked at, but not by a positive number."""
+        kind = _common((a, b))
+        if kind.kind not in "iu" or not _program((a, b)).waits:
+            return
+        if not isinstance(b, Number) or not b > 0 or not b <= np.iinfo(kind).max:
             raise Untraceable
 
     def power(self, a: Any, b: Any) -> Any:

@@ -377,7 +377,10 @@ def _arange_bounds(start: Any, end: Any, step: Any) -> tuple[Any, Any, Any]:
 
 
 def _arange_spec(start: Any, end: Any, step: Any, dtype: dtype | None, *rest: Any) -> Spec:
-    bounds = _arange_bounds(start, end, step)
+    first, last, by = bounds = _arange_bounds(start, end, step)
+    if first.__class__ is last.__class__ is by.__class__ is int and (dtype is None or dtype is int64):
+        if -(2**63) <= first <= last < 2**63 and 0 < by < 2**63:  # there is nothing to refuse
+            return Spec((-((first - last) // by),), int64)
     kind = _range_dtype(dtype, *bounds)
     first, last, by = _range_bounds("arange", kind, *bounds)
     if kind is int64:  # counted in integers; the other types count in doubles

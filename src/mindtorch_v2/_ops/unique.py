@@ -56,10 +56,31 @@ def _asked(xp: Any, made: Any, inverse: Any, counts: Any, return_inverse: bool, 
 
 
 def _unique(xp: Any, self: Any, sorted: bool, return_inverse: bool, return_counts: bool) -> tuple[Any, Any, Any]:
+    if self.dtype.kind in "iu" and self.size:
+        low, high = int(self.min()), int(self.max())
+        if high - low < _TABLE * self.size and high < 1 << 63:
+            return _asked(xp, *_counted(xp, self, low, return_inverse), return_inverse, return_counts)
     if not (return_inverse or return_counts):
         return _asked(xp, _distinct(xp, self.reshape(-1)), None, None, False, False)
     made, inverse, counts = xp.unique(self, return_inverse=True, return_counts=True, equal_nan=False)
     return _asked(xp, made, inverse.reshape(self.shape), counts, return_inverse, return_counts)
+
+
+_TABLE = 4  # numbers of a range for each element, up to which all of them are counted
+
+
+def _counted(xp: Any, self: Any, low: int, return_inverse: bool) -> tuple[Any, Any, Any]:
+    """The different whole numbers from `low` on, where each of the elements is among them, and how often it occurs."""
+    places = self.reshape(-1).astype(xp.int64)
+    places -= low
+    table = xp.bincount(places)
+    found = xp.flatnonzero(table)
+    inverse = None
+    if return_inverse:
+        ranks = xp.empty(table.shape, xp.int64)
+        ranks[found] = xp.arange(found.size)
+        inverse = ranks[places].reshape(self.shape)
+    return (found + low).astype(self.dtype), inverse, table[found]
 
 
 def _distinct(xp: Any, array: Any) -> Any:

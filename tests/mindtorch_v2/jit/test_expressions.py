@@ -158,3 +158,16 @@ def test_the_costly_side_of_a_choice_is_known() -> None:
     assert choice(lambda xp, x: xp.where(x < 0, x, xp.exp(x)))[0].op == "not"
     assert choice(lambda xp, x: xp.where(x < 0, x + 1, x)) is None
     assert choice(lambda xp, x: xp.where(xp.exp(x) < 2, xp.exp(x), x)) is None
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int64"])
+def test_whole_numbers_are_divided_by_positive_numbers_as_numpy_does(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "_AT_ONCE", True)
+    given = np.arange(-60, 60).astype(kind)
+    x = torch.from_numpy(given)
+    for by in (1, 7, 127, -3):
+        if by > 0 or kind != "uint8":
+            np.testing.assert_array_equal((x % by).numpy(), given % np.array(by, kind))
+            np.testing.assert_array_equal((x // by).numpy(), given // np.array(by, kind))
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        x % 0

@@ -97,6 +97,7 @@ def _attempted(own: Callable, generic: Callable) -> Callable:
 def _copied(target: Any, source: Any) -> bool:
     from .copies import copied
 
+    copiers[copiers.index(_copied)] = copied
     return copied(target, source)
 
 

@@ -14,14 +14,14 @@ def checked_reach(offset: int, shape: tuple[int, ...], strides: tuple[int, ...],
         raise RuntimeError(f"unequal size length ({len(shape)}) and stride length ({len(strides)})")
     if offset < 0:
         raise RuntimeError(f"Tensor: invalid storage offset {offset}")
-    if any(n < 0 for n in shape):
+    if shape and min(shape) < 0:
         raise RuntimeError("numel: integer multiplication overflow")
-    if any(s < 0 for s in strides):
+    if strides and min(strides) < 0:
         raise RuntimeError(f"Storage size calculation overflowed with sizes={shape_text(shape)} and "
                            f"strides={shape_text(strides)}")
     if 0 in shape:
         return 0
-    return (offset + sum(s * (n - 1) for s, n in zip(strides, shape, strict=True)) + 1) * itemsize
+    return (offset + sum([s * (n - 1) for s, n in zip(strides, shape, strict=True)]) + 1) * itemsize
 
 
 def show(
@@ -34,7 +34,7 @@ def show(
     if needed > storage.nbytes():
         is_alone = tensor._storage is storage and sys.getrefcount(tensor._array) <= 2
         storage.grow(needed, int(is_alone))
-    array = storage.array(shape, tensor._array.dtype, offset * itemsize, tuple(s * itemsize for s in strides))
+    array = storage.array(shape, tensor._array.dtype, offset * itemsize, tuple([s * itemsize for s in strides]))
     tensor._array, tensor._storage, tensor._offset = array, storage, offset * itemsize
     if tensor._base is None:
         tensor._restrided = True
