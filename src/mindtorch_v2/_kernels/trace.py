@@ -514,7 +514,7 @@ class Namespace:
         kind = _common((a, b))
         if kind.kind not in "iu" or not _program((a, b)).waits:
             return
-        if not isinstance(b, Number) or not b > 0 or not b <= np.iinfo(kind).max:
+        if not isinstance(b, Number) or not (b._compared("gt", 0) and b._compared("le", np.iinfo(kind).max)):
             raise Untraceable
 
     def power(self, a: Any, b: Any) -> Any:
