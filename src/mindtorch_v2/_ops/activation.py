@@ -279,7 +279,7 @@ SIGMOID_BACKWARD = op("sigmoid_backward(Tensor grad_output, Tensor output) -> Te
    public="", samples=cases(case(t(2, 3), t(2, 3))))
 _sigmoid_grad = function_of(SIGMOID_BACKWARD)
 op("sigmoid(Tensor self) -> Tensor",
-   kernel=pointwise(sigmoid, floating), kernels={"cpu": "activation.sigmoid"},
+   kernel=pointwise(sigmoid, floating), kernels={"cpu": "by_onednn.sigmoid"},
    npu="aclnnSigmoid(self, out)",
    grad=dict(self=lambda grad, result: _sigmoid_grad(grad, result)),
    public="torch Tensor nn.functional", aliases=("special.expit",), samples=unary(), inplace="sigmoid_")
@@ -311,13 +311,13 @@ def _conjugate(self: Tensor) -> Tensor:
 
 
 SILU_BACKWARD = op("silu_backward(Tensor grad_output, Tensor self) -> Tensor",
-   kernel=pointwise(_silu_backward, excluding=(BOOL, INT)), kernels={"cpu": "activation.silu_backward"},
+   kernel=pointwise(_silu_backward, excluding=(BOOL, INT)), kernels={"cpu": "by_onednn.silu_backward"},
    npu="aclnnSiluBackward(grad_output, self, out)",
    grad=dict(grad_output=lambda grad, self: _silu_grad(grad, _conjugate(self)), self=_silu_double),
    public="", samples=cases(case(t(2, 3), t(2, 3))))
 _silu_grad = function_of(SILU_BACKWARD)
 SILU = op("silu(Tensor self) -> Tensor",
-   kernel=pointwise(_silu, excluding=(BOOL, INT)), kernels={"cpu": "activation.silu"},
+   kernel=pointwise(_silu, excluding=(BOOL, INT)), kernels={"cpu": "by_onednn.silu"},
    npu="aclnnSilu(self, out)",
    grad=dict(self=lambda grad, self: _silu_grad(grad, _conjugate(self))), public="", samples=unary())
 functional(SILU, "silu(Tensor input, Any inplace=False) -> Tensor")
@@ -487,7 +487,7 @@ def _gelu_double(grad: Tensor, grad_output: Tensor, self: Tensor, approximate: s
 
 GELU_BACKWARD = op("gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor",
    kernel=pointwise(_gelu_backward, excluding=NOT_FLOATING, named="GeluBackwardKernelImpl"),
-   kernels={"cpu": "activation.gelu_backward"},
+   kernels={"cpu": "by_onednn.gelu_backward"},
    npu="aclnnGeluBackwardV2(grad_output, self, approximate, out)",
    grad=dict(grad_output=lambda grad, self, approximate: _gelu_grad(grad, self, approximate=approximate),
              self=_gelu_double),
@@ -495,7 +495,7 @@ GELU_BACKWARD = op("gelu_backward(Tensor grad_output, Tensor self, *, str approx
 _gelu_grad = function_of(GELU_BACKWARD)
 op("gelu(Tensor self, *, str approximate='none') -> Tensor",
    kernel=pointwise(_gelu, excluding=NOT_FLOATING, check=_check_gelu, named="GeluKernelImpl"),
-   kernels={"cpu": "activation.gelu"},
+   kernels={"cpu": "by_onednn.gelu"},
    npu="aclnnGeluV2(self, approximate{none,tanh}, out)",
    grad=dict(self=lambda grad, self, approximate: _gelu_grad(grad, self, approximate=approximate)),
    public="nn.functional", inplace=False,

@@ -25,7 +25,8 @@ from .recording import Ran
 from .special import source_of as functions_of
 
 _PREPARING = f"{__package__}.shared_kernels"
-_OTHERS = frozenset(("", "attention", "onednn", "rnn", "sparse"))  # no kernels of the language, or more than these
+# Modules without kernels of the language, or with more than these.
+_OTHERS = frozenset(("", "attention", "by_onednn", "onednn", "rnn", "sparse"))
 _LONG = 1 << 20  # elements from which on threads that go along rows read and write too far apart
 _FEW, _THREADS = 4096, 1 << 14  # turns that teams have even if they are short; threads that fill a device
 _SHARES = 256  # into how many parts work is to be divided, at least
