@@ -72,7 +72,7 @@ def _check_relu(self: Tensor) -> None:
         raise NotImplementedError("clamp is not supported for complex types")
 
 
-RELU = op("relu(Tensor self) -> Tensor",
+RELU = op("relu(Tensor self) -> Tensor", after_product="relu",
    kernel=pointwise(lambda xp, self: xp.at_least(self, 0), check=_check_relu),
    npu="aclnnRelu(self, out)",
    grad=dict(self=lambda grad, result: _threshold_grad(grad, result, 0)),
@@ -278,7 +278,7 @@ SIGMOID_BACKWARD = op("sigmoid_backward(Tensor grad_output, Tensor output) -> Te
    grad=dict(grad_output=lambda grad, output: grad * ((1 - output) * output), output=_sigmoid_double),
    public="", samples=cases(case(t(2, 3), t(2, 3))))
 _sigmoid_grad = function_of(SIGMOID_BACKWARD)
-op("sigmoid(Tensor self) -> Tensor",
+op("sigmoid(Tensor self) -> Tensor", after_product="sigmoid",
    kernel=pointwise(sigmoid, floating), kernels={"cpu": "by_onednn.sigmoid"},
    npu="aclnnSigmoid(self, out)",
    grad=dict(self=lambda grad, result: _sigmoid_grad(grad, result)),
@@ -316,7 +316,7 @@ SILU_BACKWARD = op("silu_backward(Tensor grad_output, Tensor self) -> Tensor",
    grad=dict(grad_output=lambda grad, self: _silu_grad(grad, _conjugate(self)), self=_silu_double),
    public="", samples=cases(case(t(2, 3), t(2, 3))))
 _silu_grad = function_of(SILU_BACKWARD)
-SILU = op("silu(Tensor self) -> Tensor",
+SILU = op("silu(Tensor self) -> Tensor", after_product="silu",
    kernel=pointwise(_silu, excluding=(BOOL, INT)), kernels={"cpu": "by_onednn.silu"},
    npu="aclnnSilu(self, out)",
    grad=dict(self=lambda grad, self: _silu_grad(grad, _conjugate(self))), public="", samples=unary())
@@ -493,7 +493,7 @@ GELU_BACKWARD = op("gelu_backward(Tensor grad_output, Tensor self, *, str approx
              self=_gelu_double),
    public="", samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(2, 3), approximate="tanh")))
 _gelu_grad = function_of(GELU_BACKWARD)
-op("gelu(Tensor self, *, str approximate='none') -> Tensor",
+op("gelu(Tensor self, *, str approximate='none') -> Tensor", after_product="gelu",
    kernel=pointwise(_gelu, excluding=NOT_FLOATING, check=_check_gelu, named="GeluKernelImpl"),
    kernels={"cpu": "by_onednn.gelu"},
    npu="aclnnGeluV2(self, approximate{none,tanh}, out)",

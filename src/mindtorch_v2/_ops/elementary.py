@@ -139,7 +139,7 @@ TANH_BACKWARD = op("tanh_backward(Tensor grad_output, Tensor output) -> Tensor",
              output=lambda grad, grad_output, output: -2 * conj(grad * output) * grad_output),
    public="", samples=cases(case(t(2, 3), t(2, 3))))
 _tanh_grad = function_of(TANH_BACKWARD)
-op("tanh(Tensor self) -> Tensor",
+op("tanh(Tensor self) -> Tensor", after_product="tanh",
    kernel=pointwise("tanh", floating),
    npu="aclnnTanh(self, out)", grad=dict(self=lambda grad, result: _tanh_grad(grad, result)),
    public="torch Tensor nn.functional", samples=unary(), inplace="tanh_", keeps_zero=True)

@@ -84,6 +84,7 @@ def _times_alpha(grad: Tensor, alpha: Any) -> Tensor:
 _PROFILED = Flops(each_element, by="profiler")
 
 op("add(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", special="add radd iadd",
+   after_product="add",
    kernel=pointwise(lambda xp, self, other, alpha, rounded=None: xp.add(self, _scaled(xp, other, alpha, rounded)),
                     ufunc="add", check=check_alpha),
    npu=("aclnnAdd(self, other, alpha, out)", "aclnnAdds(self, other, alpha, out)"),
@@ -113,7 +114,7 @@ def _rsub(self, other, alpha):
     return Tensor.sub(other, self, alpha=alpha)
 
 
-op("mul(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", special="mul rmul imul",
+op("mul(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", after_product="mul", special="mul rmul imul",
    kernel=pointwise("multiply", rounds_numbers=False),
    npu=("aclnnMul(self, other, out)", "aclnnMuls(self, other, out)", "aclnnMuls(other, self, out)"),
    grad=dict(self=lambda grad, other: grad * conj(other), other=lambda grad, self: grad * conj(self)),

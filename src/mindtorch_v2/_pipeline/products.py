@@ -104,25 +104,18 @@ def product_of(entry: Entry, layouts: Sequence[Layout]) -> Product | None:
     return Product(sides[0], sides[1], bias, layouts[made])
 
 
-_FUNCTIONS = {"aten::relu": "relu", "aten::tanh": "tanh", "aten::sigmoid": "sigmoid", "aten::silu": "silu"}
-
-
 def _part_of(entry: Entry, before: Callable[[int], bool], product: Product, layouts: Sequence[Layout]) -> Part | None:
     """What a call does with the elements of a product, of which `before` says whether a value is the last state."""
-    name, arguments = entry.operator.name, entry.arguments
+    name, arguments = entry.operator.declaration.after_product, entry.arguments
     made = entry.results[0]
-    if entry.kind != "pointwise" or made is None or layouts[made].dtype != product.layout.dtype:
+    if name is None or entry.kind != "pointwise" or made is None or layouts[made].dtype != product.layout.dtype:
         return None
     if not _is_contiguous(layouts[made]) or layouts[made].size != product.layout.size:
         return None
-    if name == "aten::gelu":
-        function = {"none": "gelu", "tanh": "gelu_tanh"}.get(arguments[1])
-    else:
-        function = _FUNCTIONS.get(name)
-    if function is not None:
+    if name not in ("add", "mul"):
+        function = name if name != "gelu" or arguments[1] == "none" else "gelu_tanh"
         return Part(function) if before(arguments[0]) else None
-    if name not in ("aten::add", "aten::mul") or name == "aten::add" and (arguments[2].__class__ is Free
-                                                                          or arguments[2] != 1):  # fmt: skip
+    if name == "add" and (arguments[2].__class__ is Free or arguments[2] != 1):
         return None
     one, other = arguments[:2]
     if not (one.__class__ is Value and before(one)):
@@ -130,16 +123,16 @@ def _part_of(entry: Entry, before: Callable[[int], bool], product: Product, layo
     if not (one.__class__ is Value and before(one)) or other.__class__ is Value and before(other):
         return None
     if other.__class__ is not Value:
-        return Part(name[6:], other) if other.__class__ in (Free, int, float) else None
+        return Part(name, other) if other.__class__ in (Free, int, float) else None
     layout, (rows, columns) = layouts[other], product.shape
     if layout.dtype != product.layout.dtype or not _is_contiguous(layout):
         return None
     last = layouts[made].shape[-1] if layouts[made].ndim else 1
     if layout.shape == layouts[made].shape:
-        return Part(name[6:], Matrix(other, (rows, columns), (columns, 1)))
+        return Part(name, Matrix(other, (rows, columns), (columns, 1)))
     if layout.size == columns == last and layout.shape[-1:] == (columns,):
-        return Part(name[6:], Matrix(other, (1, columns), (columns, 1)))
-    return Part(name[6:], Matrix(other, (1, 1), (1, 1))) if layout.size == 1 else None
+        return Part(name, Matrix(other, (1, columns), (columns, 1)))
+    return Part(name, Matrix(other, (1, 1), (1, 1))) if layout.size == 1 else None
 
 
 def join_products(planner: "_Planner") -> None:

@@ -72,6 +72,7 @@ class Declaration:
         self.node: NodeName = None
         self.of_numbers = False
         self.in_rows: str | None = None
+        self.after_product: str | None = None
         self.special = ""
         self.copied = self.sized_by_data = False
         self.inplace_of = inplace_of
@@ -213,7 +214,8 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
        aligned: str | None = None, resizes_expanded: bool | None = None, autocast: Autocast = None,
        flops: Flops | None = None, keeps_zero: bool = False, node: NodeName = None, python: bool | str = False,
        old_orders: tuple[str, ...] = (), of_numbers: bool = False, in_rows: str | None = None,
-       special: str = "", copied: bool = False, sized_by_data: bool = False) -> Operator:
+       special: str = "", copied: bool = False, sized_by_data: bool = False,
+       after_product: str | None = None) -> Operator:
     """Declares an operator.
 
     `public` lists the places it appears in, separated by spaces ("torch Tensor nn.functional", "" for none); left out,
@@ -237,8 +239,10 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
     is written in Python, and takes no NumPy spellings; a string names the attribute that it reads of its tensor first.
     `old_orders` are orders of arguments that it takes still (_dispatch/old_orders.py). `of_numbers`: where numbers
     stand for all tensors, the first is made one. `in_rows` names how a fused step computes it while it goes over rows
-    (_pipeline/recipes.py: FOLDS, _pipeline/row_calls.py: ROWS). `special` lists the operators of Python that it is,
-    `__add__` as "add"; one behind a minus takes its operands the other way round, those with an "i" are in place.
+    (_pipeline/recipes.py: FOLDS, _pipeline/row_calls.py: ROWS), `after_product` what it is to a device that multiplies
+    matrices and does something with the elements at once (_pipeline/products.py). `special` lists the operators of
+    Python that it is, `__add__` as "add"; one behind a minus takes its operands the other way round, those with an "i"
+    are in place.
     `copied`: a view operator that has a form `name_copy`, whose results are none. `sized_by_data`: the shape of its
     result follows from elements, unless there is an argument `output_size` that says it.
     """
@@ -254,7 +258,7 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
     operator.aten_form = declaration.aten.parts
     declaration.autocast, declaration.flops, declaration.node = autocast, flops, node
     declaration.keeps_zero, declaration.of_numbers = keeps_zero, of_numbers
-    declaration.in_rows, declaration.special = in_rows, special
+    declaration.in_rows, declaration.after_product, declaration.special = in_rows, after_product, special
     declaration.copied, declaration.sized_by_data = copied, sized_by_data
     takes_self = parsed.takes_self
     places = (["torch", "Tensor"] if takes_self else ["torch"]) if public is None else public.split()
