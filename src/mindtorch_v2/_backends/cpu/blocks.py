@@ -5,7 +5,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from .team import in_parts
+
 BLOCK = 1 << 15  # elements
+_COST = 100  # multiplications of matrices that take as long as one element of such a function
 SERVED = 1 << 14  # elements from which on oneDNN repays making a primitive for one more geometry
 
 
@@ -17,14 +20,18 @@ def in_blocks(xp: Any, compute: Callable, first: Any, *rest: Any) -> Any:
     order: Literal["C", "F"] = "C" if first.flags.c_contiguous else "F"
     arguments = [a.reshape(-1, order=order) if a.__class__ is np.ndarray and a.ndim else a for a in (first, *rest)]
     flat = [a.__class__ is np.ndarray and a.ndim == 1 for a in arguments]
-    made = None
-    for start in range(0, first.size, BLOCK):
-        parts = [a[start : start + BLOCK] if cut else a for a, cut in zip(arguments, flat, strict=True)]
-        block = compute(xp, *parts)
-        if made is None:
-            made = np.empty(first.size, block.dtype)
-        made[start : start + BLOCK] = block
-    assert made is not None
+
+    def block(start: int) -> Any:
+        return compute(xp, *(a[start : start + BLOCK] if cut else a for a, cut in zip(arguments, flat, strict=True)))
+
+    def fill(part: slice) -> None:
+        for number in range(part.start + 1, part.stop + 1):
+            made[number * BLOCK : (number + 1) * BLOCK] = block(number * BLOCK)
+
+    beginning = block(0)
+    made = np.empty(first.size, beginning.dtype)
+    made[:BLOCK] = beginning
+    in_parts(fill, -(-first.size // BLOCK) - 1, first.size * _COST)
     return made.reshape(first.shape, order=order)
 
 

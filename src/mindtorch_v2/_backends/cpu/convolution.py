@@ -16,6 +16,7 @@ from numpy.lib.stride_tricks import as_strided
 from ..._core.geometry import Steps
 from .jit import machine
 from .matrices import matmul
+from .team import in_parts
 
 BLOCK = 1 << 20  # elements unfolded at a time
 COLUMNS = 8192  # so many make a product efficient: samples are joined up to it
@@ -121,7 +122,17 @@ def forward(x: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> Any:
         return made
     if _is_depthwise(x.shape[1], weight, groups):
         return _depthwise(x, weight, bias, made, steps)
-    kernel, size = weight.shape[2:], made.shape[2:]
+    in_parts(lambda part: _forward(x[part], weight, bias, made[part], steps), len(x), _products(made, weight))
+    return made
+
+
+def _products(array: Any, weight: Any) -> int:
+    """Multiplications of a convolution that makes this array."""
+    return array.size * math.prod(weight.shape[1:])
+
+
+def _forward(x: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> None:
+    kernel, size, groups = weight.shape[2:], made.shape[2:], steps.groups
     columns = _columns(padded(x, steps.padding), kernel, size, steps)
     matrix = _matrices(weight, groups)
     offset = None if bias is None else bias.reshape(groups, -1, 1)
@@ -133,7 +144,6 @@ def forward(x: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> Any:
             product += offset
         target = by_channel[(_ALL, *block)]
         target[...] = product.reshape(target.shape)
-    return made
 
 
 def to_input(grad: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> Any:
@@ -147,6 +157,12 @@ def to_input(grad: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> Any:
     is_plain = set(steps.stride) == {1} and min(around) >= 0 and fitting == made.shape[2:]
     if is_plain and weight.size <= grad.size:  # turning a large weight costs more than it saves
         return forward(grad, _turned(weight, groups), bias, made, steps._replace(padding=around))
+    in_parts(lambda part: _to_input(grad[part], weight, bias, made[part], steps), len(grad), _products(grad, weight))
+    return made
+
+
+def _to_input(grad: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> None:
+    kernel, size, groups = weight.shape[2:], grad.shape[2:], steps.groups
     shape = (*made.shape[:2], *(n + 2 * p for n, p in zip(made.shape[2:], steps.padding, strict=True)))
     buffer = np.zeros(shape, grad.dtype)
     if bias is not None:
@@ -161,19 +177,25 @@ def to_input(grad: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> Any:
             product = matrix * rows if matrix.shape[2] == 1 else matmul(matrix, rows)
             add_windows(part, product.reshape(part.shape), rank)
     made[...] = inside(buffer, steps.padding)
-    return made
 
 
 def to_weight(grad: Any, x: Any, made: Any, steps: Steps) -> Any:
     """The gradient of the weight: each element of `grad` times its window of the input, added up."""
-    kernel, size, groups = made.shape[2:], grad.shape[2:], steps.groups
     if not grad.size or not x.size:
         made[...] = 0
         return made
     if _directly(grad, made, "to_weight", grad, x, steps):
         return made
-    if _is_depthwise(x.shape[1], made, groups):
+    if _is_depthwise(x.shape[1], made, steps.groups):
         return _depthwise_to_weight(grad, x, made, steps)
+    totals = in_parts(lambda part: _to_weight(grad[part], x[part], made, steps), len(x), _products(grad, made))
+    made[...] = sum(totals).reshape(made.shape)
+    return made
+
+
+def _to_weight(grad: Any, x: Any, made: Any, steps: Steps) -> Any:
+    """What some samples add to the gradient, as matrices of groups."""
+    kernel, size, groups = made.shape[2:], grad.shape[2:], steps.groups
     columns, by_channel = _columns(padded(x, steps.padding), kernel, size, steps), grad.swapaxes(0, 1)
     taps, width = (_ALL,) * (1 + len(kernel)), made[0].size
     total: Any = 0
@@ -181,8 +203,7 @@ def to_weight(grad: Any, x: Any, made: Any, steps: Steps) -> Any:
         part = np.ascontiguousarray(columns[taps + block]).reshape(groups, width, -1)
         rows = _matrices(by_channel[(_ALL, *block)], groups)
         total += matmul(rows, part.swapaxes(1, 2))
-    made[...] = total.reshape(made.shape)
-    return made
+    return total
 
 
 def _along_channels(bias: Any, rank: int) -> Any:

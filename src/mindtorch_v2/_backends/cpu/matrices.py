@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from ..._core.threads import get_num_threads
+from .team import SHARE, alone, in_parts, is_used
 
 __all__ = ["dot", "linear", "matmul", "product"]
 
@@ -24,6 +25,28 @@ class _Later:
 
 _product: Any = _Later()
 _least = 0  # elements of a matrix from which on kernels multiply it with a vector
+
+
+_LARGE = 1 << 18  # multiplications from which on OpenBLAS would use its own threads
+
+
+def _shared_out(a: Any, b: Any, out: Any = None) -> Any:
+    """`np.matmul(a, b, out)` of large arrays on the threads of team.py; None for what is not theirs."""
+    work = a.size * b.shape[-1] if a.ndim == b.ndim > 1 else 0
+    if work < _LARGE or not is_used() or a.dtype is not b.dtype or a.shape[-1] != b.shape[-2]:
+        return None
+    rows, columns = a.shape[-2], b.shape[-1]
+    if work < 2 * SHARE or a.shape[:-2] != b.shape[:-2]:
+        with alone:
+            return np.matmul(a, b, out=out, order="C")
+    made = np.empty((*a.shape[:-1], columns), a.dtype) if out is None else out
+    if a.ndim > 2:
+        in_parts(lambda part: np.matmul(a[part], b[part], out=made[part]), len(a), work)
+    elif rows >= columns:
+        in_parts(lambda part: np.matmul(a[part], b, out=made[part]), rows, work)
+    else:
+        in_parts(lambda part: np.matmul(a, b[:, part], out=made[:, part]), columns, work)
+    return made
 
 
 def _times_vector(matrix: Any, vector: Any) -> Any:
@@ -59,7 +82,8 @@ def dot(a: Any, b: Any) -> Any:
     call = _product.call
     if call is None:
         _product.wanted(a.size)
-        return a.dot(b)
+        made = _shared_out(a, b)
+        return a.dot(b) if made is None else made
     made = call(a, b)
     return _refused(a, b) if made is None else made
 
@@ -78,7 +102,8 @@ def linear(rows: Any, weight: Any, bias: Any) -> Any:
     call = _product.call
     if call is None:
         _product.wanted(rows.size)
-        made = rows.dot(weight.T)
+        made = _shared_out(rows, weight.T)
+        made = rows.dot(weight.T) if made is None else made
     else:
         made = call(rows, weight, None, bias, True)
         if made is not None:
@@ -94,6 +119,9 @@ def matmul(a: Any, b: Any, out: Any = None) -> Any:
     call = _product.call
     if call is None:
         _product.wanted(a.size)
+        made = _shared_out(a, b, out)
+        if made is not None:
+            return made
     else:
         made = call(a, b, out)
         if made is not None:

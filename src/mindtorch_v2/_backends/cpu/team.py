@@ -1,0 +1,157 @@
+"""Python threads that share the work of large array functions where no kernels are compiled.
+
+NumPy lets other threads run while it computes. OpenBLAS has threads of its own, but they wait for each other and for
+work by spinning, for 0.1 s, and scale badly on products of a millisecond; with other programs on the machine these took
+20 times as long. So OpenBLAS multiplies on one thread, and threads from here, which sleep, multiply a part each.
+
+Compiled kernels have another team (jit/threads.py), and where they may come this one is not used.
+"""
+
+import contextlib
+import contextvars
+import ctypes
+import functools
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..._core.threads import blas, get_num_threads
+from .jit import machine
+
+__all__ = ["alone", "in_parts", "is_used"]
+
+SHARE = 1 << 22  # multiplications, or as much other work, that repay waking a thread
+_Part = Callable[[slice], Any]
+
+
+@functools.cache
+def is_used() -> bool:
+    """Whether there are no compiled kernels, and an OpenBLAS that can be told how many threads to use."""
+    return not machine.available() and blas() is not None
+
+
+# OpenBLAS ------------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _blas_threads() -> tuple[Any, Any]:
+    """What tells and what sets OpenBLAS's number of threads."""
+    found = blas()
+    assert found is not None
+    return (ctypes.PYFUNCTYPE(ctypes.c_int)(found.addresses["get"]),
+            ctypes.PYFUNCTYPE(None, ctypes.c_int)(found.addresses["set"]))
+
+
+class _Alone:
+    """A context in which OpenBLAS uses the thread that calls it; several Python threads may be in it at once."""
+
+    def __init__(self) -> None:
+        self.lock, self.inside, self.before = threading.Lock(), 0, 1
+
+    def __enter__(self) -> None:
+        with self.lock:
+            self.inside += 1
+            if self.inside == 1:
+                tell, change = _blas_threads()
+                self.before = tell()
+                change(1)
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.inside -= 1
+            if not self.inside:
+                _blas_threads()[1](self.before)
+
+
+alone = _Alone()
+
+
+# threads -------------------------------------------------------------------------------------------------------------
+
+
+class _Worker:
+    """A thread that sleeps until it is given a part of the work."""
+
+    def __init__(self) -> None:
+        self.work: Callable[[], Any] | None = None
+        self.made: Any = None
+        self.error: BaseException | None = None
+        self.go, self.done = threading.Lock(), threading.Lock()
+        self.go.acquire()
+        self.done.acquire()
+        threading.Thread(target=self._run, name="mindtorch_v2 worker", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            self.go.acquire()
+            try:
+                assert self.work is not None
+                self.made = self.work()
+            except BaseException as error:
+                self.error = error
+            self.work = None
+            self.done.release()
+
+    def begin(self, work: Callable[[], Any]) -> None:
+        self.work = work
+        self.go.release()
+
+    def result(self) -> tuple[Any, BaseException | None]:
+        self.done.acquire()
+        answer = self.made, self.error
+        self.made = self.error = None
+        return answer
+
+
+_workers: list[_Worker] = []
+_at_work = threading.Lock()  # held while the team works: who comes then, also from inside, works alone
+
+
+def _after_fork() -> None:
+    """A forked process has none of the threads, and nobody who would release a lock."""
+    global _at_work, alone
+    _workers.clear()
+    _at_work = threading.Lock()
+    if alone.inside:
+        _blas_threads()[1](alone.before)
+    alone.lock, alone.inside = threading.Lock(), 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+@contextlib.contextmanager
+def _team(wanted: int) -> Iterator[int]:
+    """How many threads may work until the end of the context: up to as many as wanted."""
+    if wanted < 2 or not _at_work.acquire(blocking=False):
+        yield 1
+        return
+    try:
+        with alone:
+            yield wanted
+    finally:
+        _at_work.release()
+
+
+def in_parts(compute: _Part, length: int, work: float) -> list[Any]:
+    """What `compute` makes of the parts of `range(length)`, in their order: one if `work` is not worth more threads."""
+    wanted = min(get_num_threads(), length, int(work // SHARE)) if is_used() else 1
+    with _team(wanted) as count:
+        parts = [slice(length * k // count, length * (k + 1) // count) for k in range(count)]
+        _workers.extend(_Worker() for _ in range(count - 1 - len(_workers)))
+        team = _workers[: count - 1]
+        for worker, part in zip(team, parts[1:], strict=True):
+            worker.begin(functools.partial(contextvars.copy_context().run, compute, part))
+        made, errors = [], []
+        try:
+            made.append(compute(parts[0]))
+        finally:
+            for worker in team:
+                result, error = worker.result()
+                made.append(result)
+                errors.append(error)
+        for error in filter(None, errors):
+            raise error
+        return made

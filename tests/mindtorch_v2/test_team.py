@@ -1,0 +1,170 @@
+"""Work that Python threads share where no kernels are compiled: the results, errors and settings are those of one."""
+
+import itertools
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import mindtorch_v2 as torch
+from mindtorch_v2._backends.cpu import blocks, convolution, matrices, team, xp
+from mindtorch_v2._core import threads
+from mindtorch_v2._core.geometry import Steps
+
+pytestmark = pytest.mark.skipif(threads.blas() is None, reason="NumPy uses another library than OpenBLAS")
+RANDOM = np.random.default_rng(1)
+
+
+@pytest.fixture(params=[1, 2, 3])
+def number(request, monkeypatch):
+    """How many threads there are; everything is worth sharing."""
+    for module in (team, matrices):
+        monkeypatch.setattr(module, "is_used", lambda: True)
+        monkeypatch.setattr(module, "SHARE", 1)
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+def numbers(*shape: int) -> np.ndarray:
+    return RANDOM.standard_normal(shape).astype("f4")
+
+
+def test_parts_make_the_whole_in_order_on_their_own_threads(number):
+    met = threading.Barrier(number, timeout=60)
+
+    def part(where):
+        met.wait()  # nobody passes it alone
+        return where, threading.get_ident(), team._blas_threads()[0]()
+
+    before = team._blas_threads()[0]()
+    made = team.in_parts(part, 10, 10)
+    assert [n for where, _, _ in made for n in range(10)[where]] == list(range(10))
+    assert len({thread for _, thread, _ in made}) == number
+    assert number == 1 or {inside for _, _, inside in made} == {1}
+    assert team._blas_threads()[0]() == before
+
+
+def test_little_work_and_few_parts_take_few_threads(number, monkeypatch):
+    assert len(team.in_parts(lambda part: part, 1, 100)) == 1
+    assert len(team.in_parts(lambda part: part, 0, 100)) == 1
+    monkeypatch.setattr(team, "SHARE", 100)
+    assert len(team.in_parts(lambda part: part, 10, 199)) == 1
+    assert len(team.in_parts(lambda part: part, 10, 200)) == min(number, 2)
+
+
+def test_who_comes_while_a_team_works_works_alone(number):
+    def outer(part):
+        return [len(team.in_parts(lambda inner: inner, 10, 10)) for _ in range(part.start, part.stop)]
+
+    made = sum(team.in_parts(outer, 6, 6), [])
+    assert made == [1] * 6 if number > 1 else len(made) == 6
+    lengths = []
+
+    def repeat():
+        for _ in range(50):
+            lengths.append(sum(team.in_parts(lambda part: part.stop - part.start, 9, 9)))
+
+    others = [threading.Thread(target=repeat) for _ in range(4)]
+    for other in others:
+        other.start()
+    for other in others:
+        other.join()
+    assert lengths == [9] * 200
+    assert not team._at_work.locked() and not team.alone.inside
+
+
+def test_errors_come_out_and_leave_the_team_usable(number):
+    def fails(part):
+        if part.stop == 10:
+            raise ValueError("the last part")
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="the last part"):
+            team.in_parts(fails, 10, 10)
+    assert len(team.in_parts(lambda part: part, 10, 10)) == number
+    assert not team.alone.inside
+
+
+def test_settings_of_the_thread_hold_for_all_parts(number):
+    with np.errstate(divide="raise"):
+        for bad in range(4):
+            with pytest.raises(FloatingPointError):
+                team.in_parts(lambda part, bad=bad: np.ones(4)[part] / (np.arange(4)[part] - bad), 4, 4)
+
+
+@pytest.mark.parametrize("m, k, n", [(80, 70, 60), (60, 70, 80), (1, 700, 500), (500, 700, 1)])
+def test_products(number, m, k, n):
+    layouts = (np.ascontiguousarray, np.asfortranarray, lambda array: np.repeat(array, 2, 0)[::2])
+    for of_a, of_b in itertools.product(layouts, repeat=2):
+        a, b = of_a(numbers(m, k)), of_b(numbers(k, n))
+        made = matrices._shared_out(a, b)
+        assert made.flags.c_contiguous
+        np.testing.assert_allclose(made, a @ b, rtol=1e-4, atol=1e-4)
+        out = np.full((m, 2 * n), np.nan, "f4")
+        assert matrices._shared_out(a, b, out[:, ::2]) is not None
+        np.testing.assert_allclose(out[:, ::2], a @ b, rtol=1e-4, atol=1e-4)
+        assert np.isnan(out[:, 1::2]).all()
+
+
+def test_products_of_batches(number):
+    for shapes in (((5, 60, 70), (5, 70, 50)), ((2, 3, 60, 70), (2, 3, 70, 50)), ((1, 60, 90), (4, 90, 50))):
+        a, b = (numbers(*shape) for shape in shapes)
+        np.testing.assert_allclose(matrices._shared_out(a, b), a @ b, rtol=1e-4, atol=1e-4)
+
+
+def test_products_that_are_not_for_it(number):
+    a = numbers(80, 80)
+    for pair in ((a[:10, :10], a[:10, :10]), (a, a[0]), (a[0], a), (a, a.astype("f8")), (a, numbers(70, 80))):
+        assert matrices._shared_out(*pair) is None
+
+
+@pytest.mark.parametrize("steps", [Steps((1, 1), (1, 1), (1, 1), 1), Steps((2, 2), (1, 0), (1, 1), 2),
+                                   Steps((1, 2), (2, 2), (2, 1), 1)])
+@pytest.mark.parametrize("batch", [1, 5])
+def test_convolutions(number, steps, batch):
+    x, weight, bias = numbers(batch, 4, 20, 20), numbers(6, 4 // steps.groups, 3, 3), numbers(6)
+    size = [(20 + 2 * p - d * 2 - 1) // s + 1 for s, p, d in zip(*steps[:3], strict=True)]
+    grad = numbers(batch, 6, *size)
+
+    def made():
+        return (convolution.forward(x, weight, bias, np.empty_like(grad), steps),
+                convolution.to_input(grad, weight, None, np.empty_like(x), steps),
+                convolution.to_weight(grad, x, np.empty_like(weight), steps))
+
+    shared = made()
+    torch.set_num_threads(1)
+    for some, expected in zip(shared, made(), strict=True):
+        np.testing.assert_allclose(some, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_elementwise_functions(number):
+    for size in (2 * blocks.BLOCK, 5 * blocks.BLOCK + 7):
+        x = numbers(size)
+        np.testing.assert_array_equal(blocks.in_blocks(xp, lambda xp, x: x * 2 + 1, x), x * 2 + 1)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_programs_without_a_compiler_and_their_forks():
+    program = """
+import os
+import numpy as np
+import mindtorch_v2 as torch
+from mindtorch_v2._backends.cpu import team
+torch.set_num_threads(3)
+a = torch.randn(512, 512)
+def right():
+    return bool(np.allclose((a @ a).numpy(), a.numpy() @ a.numpy(), atol=1e-3)) and len(team._workers) == 2
+print(team.is_used(), right(), flush=True)
+if os.fork() == 0:
+    print("child", not team._workers, right(), flush=True)
+    os._exit(0)
+print(os.waitstatus_to_exitcode(os.wait()[1]), right())
+"""
+    made = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "MINDTORCH_JIT": "0"})
+    assert made.stdout == "True True\nchild True True\n0 True\n", made.stderr
