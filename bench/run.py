@@ -5,17 +5,10 @@
 
 Each library has a process of its own that stays; a case runs in one, then in the other, for several rounds, so that
 both see the same state of the machine. Before each turn the machine rests, since threads that wait for work by
-<<<<<<< HEAD
 spinning (OpenMP's for some milliseconds, OpenBLAS's for a hundred) would take a core from the other library. The table
 shows lower quartiles over the rounds (other programs only ever add time) and their ratio (below 1: faster than
 PyTorch). Each group has gates, for the geometric mean of its ratios and for the largest; an import takes at most 0.3 s
 or 0.15 of PyTorch's.
-=======
-spinning (OpenMP's for some milliseconds, OpenBLAS's for a hundred) would take a core from the other library.
-The table shows lower quartiles over the rounds (other programs only ever add time) and their ratio (below 1: faster
-than PyTorch). Each group has gates, for the geometric mean of its ratios and for the largest; an import takes at most
-0.3 s or 0.15 of PyTorch's.
->>>>>>> 4d06a13 (Without a compiler, Python threads share out products, convolutions and functions of several steps)
 """
 
 import argparse
