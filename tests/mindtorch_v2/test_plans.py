@@ -280,14 +280,15 @@ def test_keys_tell_apart_what_plans_depend_on(lookups: Any) -> None:
     x = torch.zeros(2, 3)
     told = [(x, 1), (x, True), (x, 1.0), (x, 1 + 0j), (x, "1"), (x, None), (x, (1,)), (x, ((1,),)), (x, 1, 1), (x, ""),
             (x, 0.0), (x, -0.0), (x, -1), (x, "long enough for two words"), (x, torch.float32), (x, torch.int64),
-            (x, torch.strided), (x, torch.contiguous_format), (x, x), ((x, x),), ((x,), x), (x.t(), 1), (x[:1], 1),
-            (x.double(), 1), (x.reshape(6), 1), (torch.zeros(3, 2).t(), 1), (torch.zeros(()), 1)]  # fmt: skip
+            (x, torch.strided), (x, torch.contiguous_format), (x, torch.device("cpu")), (x, torch.device("meta", 1)),
+            (x, x), ((x, x),), ((x,), x), (x.t(), 1), (x[:1], 1), (x.double(), 1), (x.reshape(6), 1),
+            (torch.zeros(3, 2).t(), 1), (torch.zeros(()), 1)]  # fmt: skip
     keys = [lookups.key_of()(*args) for args in told]
     assert None not in keys and len(set(keys)) == len(told)
     again = (torch.ones(2, 3), "".join(("long enough ", "for two words")))
     assert lookups.key_of()(*again) == lookups.key_of()(x, "long enough for two words")
     assert lookups.key_of()([x, x]) == lookups.key_of()((x, x))
-    untold = [(2**64,), (torch.device("cpu"),), (x.to("meta"),), (object(),), ("\ud800",), ((1,) * 200,), (x.conj,)]
+    untold = [(2**64,), (torch.Generator(),), (x.to("meta"),), (object(),), ("\ud800",), ((1,) * 200,), (x.conj,)]
     assert [lookups.key_of()(*args) for args in untold] == [None] * len(untold)
 
 

@@ -16,7 +16,7 @@ from .._dispatch.registry import Operator, registry
 from .._dispatch.schema import Schema
 from ._declare.aten import Aten, if_given
 from ._declare.batch import Call, Result, along_dimensions, decomposed
-from ._declare.families import ArrayFamily, computes
+from ._declare.families import ArrayFamily, computes, planning_launches
 from ._declare.op import composite, op
 from ._declare.out import ANY, DIVIDED, Out
 from ._declare.rules import Spec, anywhere, shape_text, warn_of_parts_lost
@@ -148,7 +148,7 @@ class Reduction(ArrayFamily):
 
     Arrays of the two plain types go straight into machine code where there is some (`quick` of the kernel that the
     declaration names), small ones else into the ufunc, where nothing can go wrong; `finish(result, count)` is what
-    remains to be done to what a ufunc folded.
+    remains to be done to what a ufunc folded. If plans are found by compiled code, they come before all that.
     """
 
     def __init__(self, ufunc: str | None, infer: Callable, array: Callable, finish: Callable | None = None, *,
@@ -193,7 +193,9 @@ class Reduction(ArrayFamily):
             made._array = result
             return made
 
-        return kernel
+        if backend.lookups is None or not hasattr(own, "repeated"):
+            return kernel
+        return planning_launches(operator, backend, own, self.infer, kernel, kernel)
 
 
 # sums ----------------------------------------------------------------------------------------------------------------

@@ -1,14 +1,12 @@
 """Operators written as others: composites, and decompositions in the place of kernels."""
 
 import functools
-import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..._backends.interface import Backend, named_kernel
 from ..._core.geometry import contiguous_strides
 from ..._core.tensor import Tensor
-from ..._dispatch.callers import compile_function
 from ..._dispatch.keys import (
     BACKENDS,
     DESCRIBED,
@@ -23,8 +21,8 @@ from ..._dispatch.keys import (
 )
 from ..._dispatch.registry import Operator, PerKeys
 from ..._dispatch.schema import NUMBERS
-from .families import ArrayFamily, Family, Pointwise, Writes, finishing, result_of
-from .plans import Planned, can_be_planned, composite_plan, tried, twin_of
+from .families import ArrayFamily, Family, Pointwise, Writes, planning_launches, result_of
+from .plans import Planned, can_be_planned, composite_plan
 from .rules import Spec, check_operands, check_result_fits, check_writable, pointwise_strides, shares_storage
 from .view_plans import remembering
 
@@ -135,28 +133,7 @@ class Parts(ArrayFamily):
         if not backend.direct or name is None:
             return decomposed(operator)
         own, parts = named_kernel(backend.type, name), decomposed(operator, recorded=False)
-        schema, names = operator.schema, ", ".join(operator.schema.names)
-        taken = ", ".join([f"getattr({a.name}, '_array', {a.name})" if a.is_tensor else a.name
-                           for a in schema.arguments])
-        finish = textwrap.indent(finishing(schema, "_made", "finished({}, {})"), "    ")
-        source = (f"def with_spec(spec, own):\n    def {schema.base_name}({names}):\n        _made = own[0]({taken})\n"
-                  f"        if _made is None: return parts({names})\n{finish}    return {schema.base_name}\n")
-        scope = {"parts": parts, "finished": backend.finished, "result_of": result_of, "operator": operator,
-                 "gathered": operator.declaration.result_type, "__opname__": f"{operator.name} prepared"}
-        with_spec = compile_function("with_spec", source, scope)
-
-        def kernel(*args: Any) -> Any:
-            spec = self.infer(*args)
-            return with_spec(spec, [functools.partial(own, spec=spec)])(*args)
-
-        def make(args: tuple) -> Callable:
-            spec = tried(self.infer, *twin_of(args))
-            return with_spec(spec, own.repeated(spec))
-
-        if not can_be_planned(operator):
-            return kernel
-        operator.plans = Planned(operator, make, 2, f"    return general({names})\n", {"general": kernel})
-        return operator.plans.kernel(forwards=True)
+        return planning_launches(operator, backend, own, self.infer, parts)
 
 
 def _as_inferred(made: Any, spec: Spec | None, arguments: Sequence[Tensor]) -> Any:

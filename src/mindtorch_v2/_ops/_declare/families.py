@@ -320,6 +320,36 @@ def _prepared(schema: Schema, call: str, kind: str, scope: dict[str, Any]) -> Ca
     return compile_function("prepared", source, {**scope, "ndarray": _ndarray, "new": _new, "Tensor": Tensor})
 
 
+def planning_launches(operator: Operator, backend: Backend, own: Callable, infer: Callable, refused: Callable,
+                      general: Callable | None = None) -> Callable:
+    """The kernel whose plans are what `own` launches, and `refused` where it gives None.
+
+    `general` makes the calls without a plan; if there is none, a launcher made for the call does.
+    """
+    schema, names = operator.schema, ", ".join(operator.schema.names)
+    taken = ", ".join([f"getattr({a.name}, '_array', {a.name})" if a.is_tensor else a.name for a in schema.arguments])
+    finish = textwrap.indent(finishing(schema, "_made", "finished({}, {})"), "    ")
+    source = (f"def with_spec(spec, own):\n    def {schema.base_name}({names}):\n        _made = own[0]({taken})\n"
+              f"        if _made is None: return refused({names})\n{finish}    return {schema.base_name}\n")
+    scope = {"refused": refused, "finished": backend.finished, "result_of": result_of, "operator": operator,
+             "gathered": operator.declaration.result_type, "__opname__": f"{operator.name} prepared"}
+    with_spec = compile_function("with_spec", source, scope)
+
+    def launched(*args: Any) -> Any:
+        spec = infer(*args)
+        return with_spec(spec, [functools.partial(own, spec=spec)])(*args)
+
+    def make(args: tuple) -> Callable:
+        spec = tried(infer, *twin_of(args))
+        return with_spec(spec, own.repeated(spec))  # type: ignore[attr-defined]
+
+    general = general or launched
+    if not can_be_planned(operator):
+        return general
+    operator.plans = Planned(operator, make, 2, f"    return general({names})\n", {"general": general})
+    return operator.plans.kernel(forwards=True)
+
+
 def _widened(backend: Backend, array: Any) -> Any:
     wide = WIDER.get(array.dtype)
     return array if wide is None else backend.cast(array, wide)

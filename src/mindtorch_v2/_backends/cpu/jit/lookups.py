@@ -2,7 +2,7 @@
 
 What a call depends on is written down as numbers: of a tensor the type, sizes and strides of its array, of any other
 argument its value. These numbers are a key as bytes, and a dict of such keys is asked for them where they lie, on the
-stack. A call with an argument whose value is not told by a few numbers (a device, an array that is none of NumPy's)
+stack. A call with an argument whose value is not told by a few numbers (a generator, an array that is none of NumPy's)
 has no key.
 
 Keys bring their own hash, which takes less time than Python's: bytes of these functions are for dicts of their own.
@@ -36,6 +36,7 @@ _IR = f"""
 @PyBytes_Type = external global i8
 @_Py_NoneStruct = external global i8
 @mindtorch_object_Tensor = external global i8
+@mindtorch_object_device = external global i8
 @mindtorch_object_dtype = external global i8
 @mindtorch_object_layout = external global i8
 @mindtorch_object_memory_format = external global i8
@@ -114,13 +115,15 @@ look_int:
 look_single:
   %is_none = icmp eq ptr %value, @_Py_NoneStruct
   %is_bool = icmp eq ptr %type, @PyBool_Type
+  %is_device = icmp eq ptr %type, @mindtorch_object_device
   %is_dtype = icmp eq ptr %type, @mindtorch_object_dtype
   %is_layout = icmp eq ptr %type, @mindtorch_object_layout
   %is_format = icmp eq ptr %type, @mindtorch_object_memory_format
   %single_1 = or i1 %is_none, %is_bool
   %single_2 = or i1 %is_dtype, %is_layout
-  %single_3 = or i1 %single_1, %is_format
-  %is_single = or i1 %single_2, %single_3
+  %single_3 = or i1 %is_format, %is_device
+  %single_4 = or i1 %single_1, %single_2
+  %is_single = or i1 %single_3, %single_4
   br i1 %is_single, label %single, label %look_tuple
 look_tuple:
   %is_tuple = icmp eq ptr %type, @PyTuple_Type

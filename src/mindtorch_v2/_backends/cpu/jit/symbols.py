@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ...._core.device import layout, memory_format
+from ...._core.device import device, layout, memory_format
 from ...._core.dtype import bfloat16, dtype
 from ...._core.threads import blas
 from . import onednn_products, threads
@@ -48,7 +48,7 @@ def _object(name: str) -> Any:
     """What compiled code asks tensors and other arguments for, or by: kept alive here."""
     from ...._core.tensor import Tensor
 
-    classes = {kind.__name__: kind for kind in (Tensor, dtype, layout, memory_format)}
+    classes = {kind.__name__: kind for kind in (Tensor, device, dtype, layout, memory_format)}
     return classes.get(name) or sys.intern(name)
 
 
