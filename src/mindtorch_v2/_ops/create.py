@@ -24,6 +24,7 @@ from .._core.dtype import (
     int64,
     of_number,
 )
+from .._core.planning import Unplannable
 from .._core.random import fused_multiply_add
 from .._core.storage import refuse_rank
 from .._core.tensor import Tensor
@@ -35,6 +36,7 @@ from ._declare.aten import LEAF, Aten, by_operands, if_given
 from ._declare.batch import Call, Result, in_front, sized
 from ._declare.op import composite, op
 from ._declare.out import COUNTED, FILLED, MADE
+from ._declare.plans import Planned, can_be_planned, tried, twin_of
 from ._declare.rules import Spec, c_name, shape_text
 from ._declare.samples import case, cases, error, ints, t
 from .copy import Copies, format_strides, preserved_strides, stored_number, uninitialised, unwritten
@@ -70,8 +72,7 @@ class Factory(Copies):
         passed = ", ".join(
             f"getattr({a.name}, '_array', {a.name})" if a.is_tensor else a.name for a in schema.arguments
         )
-        source = (
-            f"def {schema.base_name}({names}):\n"
+        general = (
             "    if layout is not None or pin_memory:\n"
             f"        made = other_layout(operator, layout, pin_memory, ({names},))\n"
             "        if made is not None: return made\n"
@@ -89,7 +90,25 @@ class Factory(Copies):
                  "required": required, "operator": operator, "narrow": None if self.by_parts else complex32,
                  "complex64": complex64, "cast": cast, "other_layout": _other_layout, "refuse_rank": refuse_rank,
                  "__opname__": f"{operator.name} cpu"}
-        return compile_function(schema.base_name, source, scope)
+        if backend.lookups is None or not can_be_planned(operator):
+            return compile_function(schema.base_name, f"def {schema.base_name}({names}):\n{general}", scope)
+        source = (
+            f"def with_spec(spec):\n    def {schema.base_name}({names}):\n        made = new(Tensor)\n"
+            f"        made._array = array(xp, {passed}, spec=spec)\n"
+            f"        return made\n    return {schema.base_name}\n"
+        )
+        with_spec = compile_function("with_spec", source, {**scope, "__opname__": f"{operator.name} prepared"})
+        at = schema.index
+
+        def make(args: tuple) -> Callable:
+            spec = tried(self.infer, *twin_of(args))
+            unusual = args[at["pin_memory"]] or args[at["requires_grad"]] or spec.dtype is scope["narrow"]
+            if unusual or args[at["layout"]] not in (None, strided):
+                raise Unplannable
+            return with_spec(spec)
+
+        operator.plans = Planned(operator, make, 2, general, scope)
+        return operator.plans.kernel()
 
     def _elsewhere(self, operator: Operator, backend: Backend) -> Callable:
         at = operator.schema.index
