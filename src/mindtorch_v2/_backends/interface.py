@@ -84,6 +84,13 @@ class Backend:
         """The `array` or `compute` function of an operator here; `generic` is its family's."""
         return generic
 
+    def rearranging(self, function: Callable, given: Sequence[Any]) -> Any:
+        """A list of what does the same as a function that puts elements of arrays in other places, or None.
+
+        It is for arrays that lie as those given: the first is called, and may become a quicker one.
+        """
+        return None
+
     def compiled_pointwise(self, operator: Operator, family: Any, inplace: bool) -> Any:
         """The compiled forms of a pointwise operator, where arrays are NumPy's; None if there are none."""
         return None

@@ -118,7 +118,7 @@ _COL2IM = op(
                   case(t(6, 6), (4, 5), (3, 2), (1, 2), (1, 0), (2, 1))), batch=planewise(3))
 _IM2COL = op(
     f"im2col(Tensor self, {_STEPS}",
-    kernel=moves(_im2col_spec, _im2col_array),
+    kernel=moves(_im2col_spec, _im2col_array, rearranges=True),
     grad=dict(self=lambda grad, self_shape, kernel_size, dilation, padding, stride:
               call_bound(_COL2IM, (grad, tuple(self_shape[-2:]), kernel_size, dilation, padding, stride))),
     npu="aclnnIm2col(self, kernel_size, dilation, padding, stride, out)",

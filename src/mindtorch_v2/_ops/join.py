@@ -15,7 +15,7 @@ from .._core.tensor import Tensor, wrap
 from .._dispatch.registry import Operator, registry
 from ._declare.batch import Call, Result, Rule, dynamic_shape, in_front, shifted, spread
 from ._declare.composites import Parts
-from ._declare.families import ArrayFamily, moves
+from ._declare.families import ArrayFamily, moves, planning_launches
 from ._declare.op import composite, function_of, op
 from ._declare.out import JOINED
 from ._declare.rules import Spec, common_dtype, copied_strides, shape_text
@@ -95,7 +95,7 @@ class Joins(ArrayFamily):
     out = JOINED
 
     def __init__(self, infer: Callable, array: Callable, joined: Callable) -> None:
-        super().__init__(infer, array, widen=False)
+        super().__init__(infer, array, widen=False, rearranges=True)
         self.joined = joined
 
     def kernel(self, operator: Operator, backend: Backend) -> Callable:
@@ -117,7 +117,9 @@ class Joins(ArrayFamily):
                 return general(tensors, dim)
             return wrap(made) if made.flags.c_contiguous else general(tensors, dim)
 
-        return kernel
+        if backend.lookups is None:
+            return kernel
+        return planning_launches(operator, backend, self.infer, lambda twins, _: self.launches(operator, twins), kernel)
 
 
 def _cat(xp: Any, tensors: Sequence[Any], dim: int, spec: Spec) -> Any:
@@ -290,7 +292,7 @@ def _repeat_grad(grad: Tensor, self_shape: tuple[int, ...], repeats: tuple[int, 
 
 
 op("repeat(Tensor self, int[] repeats) -> Tensor",
-   kernel=moves(_repeat_spec, _repeat),
+   kernel=moves(_repeat_spec, _repeat, rearranges=True),
    npu="aclnnRepeat(self, repeats, out)",
    grad=dict(self=_repeat_grad), public="Tensor",
    samples=cases(case(t(2, 3), (2, 2)), case(t(3), (2, 1, 2)), case(t(), (3,)), case(t(2), (0,)), case(t(2, 3), (1, 1)),
@@ -480,7 +482,7 @@ def _block_diag_grad(grad: Tensor, tensors_shape: Sequence[tuple[int, ...]]) -> 
     return grads
 
 
-op("block_diag(Tensor[] tensors) -> Tensor", kernel=moves(_block_diag_spec, _block_diag),
+op("block_diag(Tensor[] tensors) -> Tensor", kernel=moves(_block_diag_spec, _block_diag, rearranges=True),
    grad=dict(tensors=_block_diag_grad), public="",
    samples=cases(case([t(2, 3), t(3), t()]), case([t(0, 2), t(2, 0)]),
                  error(RuntimeError, "torch.block_diag: Input tensors must have 2 or fewer dimensions. Input 0 has 3 "

@@ -227,7 +227,7 @@ def _diag_embed_each(call: Call) -> Result:
 
 
 op("diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
-   kernel=moves(_diag_embed_spec, _diag_embed),
+   kernel=moves(_diag_embed_spec, _diag_embed, rearranges=True),
    grad=dict(self=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2)),
    samples=cases(case(t(3)), case(t(2, 3)), case(t(2, 3), 1, 0, 2), case(t(2, 3), -2), case(t(2, 0)),
                  error(RuntimeError, "diagonal dimensions cannot be identical 0, 0", t(2, 3), 0, 0, 0)), linear=True,

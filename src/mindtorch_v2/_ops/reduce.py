@@ -195,7 +195,7 @@ class Reduction(ArrayFamily):
 
         if backend.lookups is None or not hasattr(own, "repeated"):
             return kernel
-        return planning_launches(operator, backend, own, self.infer, kernel, kernel)
+        return planning_launches(operator, backend, self.infer, lambda twins, spec: own.repeated(spec), kernel)
 
 
 # sums ----------------------------------------------------------------------------------------------------------------

@@ -82,7 +82,8 @@ def _select_place(shape: tuple[int, ...], dim: int, index: int) -> tuple:
 
 select_backward: Callable = function_of(op(
    "select_backward(Tensor self, int[] input_sizes, int dim, int index) -> Tensor",
-   kernel=moves(lambda self, input_sizes, dim, index: Spec(input_sizes, self.dtype), _placed(_select_place)), public="",
+   kernel=moves(lambda self, input_sizes, dim, index: Spec(input_sizes, self.dtype), _placed(_select_place),
+                rearranges=True), public="",
    grad=dict(self=lambda grad, dim, index: grad.select(dim, index)),
    samples=cases(case(t(3), (2, 3), 0, 1), case(t(2), (2, 3), -1, -1)), linear=True,
    kernels={"npu": "index.select_backward"}))
@@ -145,7 +146,8 @@ def _slice_place(shape: tuple[int, ...], dim: int, start: int | None, end: int |
 
 slice_backward: Callable = function_of(op(
    "slice_backward(Tensor self, int[] input_sizes, int dim, int? start, int? end, int step) -> Tensor",
-   kernel=moves(lambda self, input_sizes, dim, start, end, step: Spec(input_sizes, self.dtype), _placed(_slice_place)),
+   kernel=moves(lambda self, input_sizes, dim, start, end, step: Spec(input_sizes, self.dtype), _placed(_slice_place),
+                rearranges=True),
    public="",
    grad=dict(self=lambda grad, dim, start, end, step: slice_view(grad, dim, start, end, step)),
    samples=cases(case(t(2, 3), (4, 3), 0, 1, 3, 1), case(t(3), (5,), 0, None, None, 2)), linear=True,
@@ -438,7 +440,8 @@ def _on_diagonal(xp: Any, grad: Any, input_sizes: tuple[int, ...], offset: int, 
 
 diagonal_backward: Callable = function_of(op(
    "diagonal_backward(Tensor self, int[] input_sizes, int offset, int dim1, int dim2) -> Tensor",
-   kernel=moves(lambda self, input_sizes, offset, dim1, dim2: Spec(input_sizes, self.dtype), _on_diagonal), public="",
+   kernel=moves(lambda self, input_sizes, offset, dim1, dim2: Spec(input_sizes, self.dtype), _on_diagonal,
+                rearranges=True), public="",
    kernels={"cuda": "index.diagonal_backward", "npu": "index.diagonal_backward"},
    grad=dict(self=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2)),
    samples=cases(case(t(2), (2, 3), 0, 0, 1), case(t(3, 2), (2, 3, 4), 1, 0, 2)), linear=True))

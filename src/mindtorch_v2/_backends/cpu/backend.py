@@ -57,6 +57,13 @@ class CpuBackend(Backend):
         name = operator.declaration.kernels.get("cpu")
         return generic if name is None else _attempted(named_kernel("cpu", name), generic)
 
+    def rearranging(self, function: Callable, given: Sequence[Any]) -> Any:
+        if not machine.available():
+            return None
+        from .rearranging import rearranging
+
+        return rearranging(function, given)
+
     def compiled_pointwise(self, operator: Operator, family: Any, inplace: bool) -> Any:
         if not machine.available():
             return None

@@ -3,7 +3,7 @@
 Along one dimension, arrays are (outer, places, inner). What writes is shared out so that each element has one owner.
 """
 
-from ..language import function, kernel, parallel
+from ..language import flat, function, kernel, parallel
 
 _BLOCK = 4096  # indices that are looked at in one turn
 _LANES = 256  # elements of the last dimension that are written in one turn
@@ -78,6 +78,13 @@ def take(out, bad, x, index):
                 out[p] = x[at]
             else:
                 bad[0] = 1
+
+
+@kernel
+def move(out: flat, x: flat, targets: flat, places: flat, count):
+    """out[targets[i]] = x[places[i]] for a few elements."""
+    for i in range(count):
+        out[targets[i]] = x[places[i]]
 
 
 @function

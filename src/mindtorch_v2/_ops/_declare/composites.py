@@ -133,7 +133,7 @@ class Parts(ArrayFamily):
         if not backend.direct or name is None:
             return decomposed(operator)
         own, parts = named_kernel(backend.type, name), decomposed(operator, recorded=False)
-        return planning_launches(operator, backend, own, self.infer, parts)
+        return planning_launches(operator, backend, self.infer, lambda twins, spec: own.repeated(spec), parts, own)
 
 
 def _as_inferred(made: Any, spec: Spec | None, arguments: Sequence[Tensor]) -> Any:

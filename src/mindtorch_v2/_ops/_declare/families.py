@@ -35,6 +35,7 @@ from ..._core.dtype import (
     get_default_dtype,
 )
 from ..._core.elements import on_host
+from ..._core.planning import Unplannable
 from ..._core.tensor import Tensor, wrap, wrap_meta
 from ..._dispatch.callers import call_bound, compile_function
 from ..._dispatch.keys import (
@@ -174,14 +175,16 @@ class ArrayFamily(Family):
     """An `infer` and an `array` function; the two are all there is to such an operator.
 
     With `widen`, arrays of half precision reach `array` as float32, as PyTorch computes them. `array` may ask for the
-    inferred result with a keyword parameter `spec`.
+    inferred result with a keyword parameter `spec`. With `rearranges`, it puts elements in other places, which follow
+    from layouts and numbers alone.
     """
 
     only_arrays = False  # whether a kernel that a subclass makes on the CPU is no more than `infer` and `array`, too
 
     def __init__(self, infer: Callable, array: Callable, *, widen: bool, inplace: bool = False,
-                 widened: Callable | None = None) -> None:
+                 widened: Callable | None = None, rearranges: bool = False) -> None:
         self.infer, self.array, self.widen, self.inplace = infer, array, widen, inplace
+        self.rearranges = rearranges
         self.widened = widened or _widened
 
     def kernel(self, operator: Operator, backend: Backend) -> Callable:
@@ -199,13 +202,15 @@ class ArrayFamily(Family):
             return compile_function(schema.base_name, f"def {schema.base_name}({names}):\n{general}", scope)
 
         @functools.cache
-        def prepare(halves: bool) -> Callable:
-            call, own = self._array_expression(operator, backend, taken, widen=halves, prepared=True)
+        def prepare(halves: bool, rearranged: bool) -> Callable:
+            call, own = self._array_expression(operator, backend, taken, widen=halves, prepared=True,
+                                               rearranged=rearranged)
             return _prepared(schema, call, "finished", {**scope, **own, "__opname__": f"{operator.name} prepared"})
 
         def make(args: tuple) -> Callable:
             twins = twin_of(args)
-            return prepare(self._widens(twins))(tried(self.infer, *twins))
+            spec, launches = tried(self.infer, *twins), self.launches(operator, twins)
+            return prepare(self._widens(twins), launches is not None)(spec, launches)
 
         operator.plans = Planned(operator, make, 2, general, scope)
         return operator.plans.kernel()
@@ -215,18 +220,33 @@ class ArrayFamily(Family):
         return self.widen and (self.widened is not _widened or holds_halves(twins))
 
     def array_call(self, operator: Operator, args: Sequence[Any], made: Any) -> tuple[Callable, Sequence[int]] | None:
-        if type(self).kernel is not ArrayFamily.kernel and not self.only_arrays:
+        launches = self.launches(operator, args)
+        if type(self).kernel is not ArrayFamily.kernel and not self.only_arrays and launches is None:
             return None
-        call, scope = self._array_expression(operator, host(), "{}", widen=self._widens(args), prepared=True)
+        return self._prepared_array(operator, args, launches), range(len(args))
+
+    def launches(self, operator: Operator, twins: Sequence[Any]) -> Any:
+        """See `Backend.rearranging`."""
+        if not self.rearranges:
+            return None
+        given = [[each._array for each in twin] if twin.__class__ is tuple and a.is_tensor else
+                 getattr(twin, "_array", twin) for a, twin in zip(operator.schema.arguments, twins, strict=True)]
+        return host().rearranging(self._prepared_array(operator, twins, None), given)
+
+    def _prepared_array(self, operator: Operator, twins: Sequence[Any], launches: Any) -> Callable:
+        """What computes over arrays of these layouts."""
+        call, scope = self._array_expression(operator, host(), "{}", widen=self._widens(twins),
+                                             prepared=True, rearranged=launches is not None)
         scope |= {"finished": finished_array, "result_of": lambda _, arrays: arrays,
                   "gathered": lambda *arrays: arrays, "__opname__": f"{operator.name} prepared"}
-        return _prepared(operator.schema, call, "array", scope)(tried(self.infer, *args)), range(len(args))
+        return _prepared(operator.schema, call, "array", scope)(tried(self.infer, *twins), launches)
 
     def _array_expression(self, operator: Operator, backend: Backend, taken: str, *, widen: bool,
-                          prepared: bool = False) -> tuple[str, dict[str, Any]]:
+                          prepared: bool = False, rearranged: bool = False) -> tuple[str, dict[str, Any]]:
         """The call of the array function, and the names in it; `taken` is how the array of a tensor is taken.
 
-        If `prepared`, it is for one layout, and `own` may be a list of one function that may become a quicker one.
+        If `prepared`, it is for one layout, and `own` may be a list of one function that may become a quicker one:
+        if `rearranged`, that of `launches`.
         """
         schema = operator.schema
         array = backend.array_function(operator, self.array)
@@ -248,19 +268,22 @@ class ArrayFamily(Family):
         wants_spec = own is not None and "spec" in parameters_of(own)
         quick = f"own({', '.join([*passed, 'spec=spec'] if wants_spec else passed)})"
         repeated = getattr(own, "repeated", None) if prepared else None
-        if repeated is not None:
+        if repeated is not None or rearranged:
             quick = f"own[0]({', '.join(passed)})"
         if "spec" in parameters_of(array):
             passed.append("spec=spec")
         if "operator" in parameters_of(array):
             passed.append("operator=operator")
         call = f"array(xp, {', '.join(passed)})"
-        if own is not None and take == taken:
+        if rearranged:
+            call = f"(_made if (_made := {quick}) is not None else {call})"
+        elif own is not None and take == taken:
             call = f"(_made if (_made := {quick}) is not None else {call})"
             array = array.otherwise  # type: ignore[attr-defined]
         return call, {
             "array": array, "own": own, "xp": backend.xp, "NUMBERS": NUMBERS, "operator": operator,
-            "repeated": None if repeated is None else (lambda spec: repeated(spec if wants_spec else None)),
+            "repeated": (lambda spec, launches: launches) if rearranged else None if repeated is None else
+            (lambda spec, launches: repeated(spec if wants_spec else None)),
             "widened": functools.partial(self.widened, backend),
         }
 
@@ -280,9 +303,9 @@ def computes(infer: Callable, array: Callable, *, inplace: bool = False,
     return ArrayFamily(infer, array, widen=True, inplace=inplace, widened=widened)
 
 
-def moves(infer: Callable, array: Callable, *, inplace: bool = False) -> ArrayFamily:
+def moves(infer: Callable, array: Callable, *, inplace: bool = False, rearranges: bool = False) -> ArrayFamily:
     """An operator that only moves or compares elements: any type as it is."""
-    return ArrayFamily(infer, array, widen=False, inplace=inplace)
+    return ArrayFamily(infer, array, widen=False, inplace=inplace, rearranges=rearranges)
 
 
 def finished_array(array: Any, spec: Spec) -> np.ndarray:
@@ -314,20 +337,21 @@ def _prepared(schema: Schema, call: str, kind: str, scope: dict[str, Any]) -> Ca
         body = (f"        _made = {call}\n"
                 "        if _made.__class__ is not ndarray or _made.dtype is not _kind: return finished(_made, spec)\n"
                 + ("        return _made\n" if kind == "array" else wrapped))
-    own = "    own = repeated(spec)\n" if scope.get("repeated") else ""
-    source = (f"def prepared(spec):\n    _kind = getattr(getattr(spec, 'dtype', None), 'np', None)\n{own}"
+    own = "    own = repeated(spec, launches)\n" if scope.get("repeated") else ""
+    source = (f"def prepared(spec, launches):\n    _kind = getattr(getattr(spec, 'dtype', None), 'np', None)\n{own}"
               f"    def {name}({names}):\n{body}    return {name}\n")
     return compile_function("prepared", source, {**scope, "ndarray": _ndarray, "new": _new, "Tensor": Tensor})
 
 
-def planning_launches(operator: Operator, backend: Backend, own: Callable, infer: Callable, refused: Callable,
-                      general: Callable | None = None) -> Callable:
-    """The kernel whose plans are what `own` launches, and `refused` where it gives None.
+def planning_launches(operator: Operator, backend: Backend, infer: Callable, launches: Callable, refused: Callable,
+                      own: Callable | None = None) -> Callable:
+    """The kernel whose plans call the function in the list that `launches(twins, spec)` gives.
 
-    `general` makes the calls without a plan; if there is none, a launcher made for the call does.
+    Where that gives None, `refused` makes the call. It makes those without a plan, too, unless they are `own`'s.
     """
     schema, names = operator.schema, ", ".join(operator.schema.names)
-    taken = ", ".join([f"getattr({a.name}, '_array', {a.name})" if a.is_tensor else a.name for a in schema.arguments])
+    taken = ", ".join([f"[t._array for t in {a.name}]" if a.is_tensor and a.is_list else
+                       f"getattr({a.name}, '_array', {a.name})" if a.is_tensor else a.name for a in schema.arguments])
     finish = textwrap.indent(finishing(schema, "_made", "finished({}, {})"), "    ")
     source = (f"def with_spec(spec, own):\n    def {schema.base_name}({names}):\n        _made = own[0]({taken})\n"
               f"        if _made is None: return refused({names})\n{finish}    return {schema.base_name}\n")
@@ -335,15 +359,19 @@ def planning_launches(operator: Operator, backend: Backend, own: Callable, infer
              "gathered": operator.declaration.result_type, "__opname__": f"{operator.name} prepared"}
     with_spec = compile_function("with_spec", source, scope)
 
-    def launched(*args: Any) -> Any:
+    def attempted(*args: Any) -> Any:
         spec = infer(*args)
         return with_spec(spec, [functools.partial(own, spec=spec)])(*args)
 
     def make(args: tuple) -> Callable:
-        spec = tried(infer, *twin_of(args))
-        return with_spec(spec, own.repeated(spec))  # type: ignore[attr-defined]
+        twins = twin_of(args)
+        spec = tried(infer, *twins)
+        found = launches(twins, spec)
+        if found is None:
+            raise Unplannable
+        return with_spec(spec, found)
 
-    general = general or launched
+    general = refused if own is None else attempted
     if not can_be_planned(operator):
         return general
     operator.plans = Planned(operator, make, 2, f"    return general({names})\n", {"general": general})
