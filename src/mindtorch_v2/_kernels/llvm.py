@@ -29,7 +29,7 @@ def shared_functions() -> str:
     from .reader import read_function
 
     module = Module()
-    for name, written, count in ((SHARED[0], shapes.alike, 3), (SHARED[1], shapes.spread, 8)):
+    for name, written, count in ((SHARED[0], shapes.alike, 3), (SHARED[1], shapes.spread, 7)):
         module.function(read_function(written, name, ["i64"] * count), "")
     return module.text()
 

@@ -148,6 +148,20 @@ def in_row(arrays: Sequence[Array], letters: str, k: int) -> Node:
     return whole("add", var(f"at{k}"), whole("mul", var("j"), stride))
 
 
+def _walk(geometry: Array, count: int, first: int) -> list[Any]:
+    """Statements that go on by the index in dimension `d`, which `rest` tells; its size and strides lie from `first` on."""
+
+    def entry(at: Node) -> Node:
+        return Node("load", "i64", (at,), geometry)
+
+    base = whole("add", number(first), whole("mul", var("d"), number(1 + count)))
+    walk: list[Any] = [ir.Set("size", entry(base)), ir.Set("own", whole("crem", var("rest"), var("size"))),
+                       ir.Set("rest", whole("cdiv", var("rest"), var("size")))]
+    return walk + [ir.Set(f"at{k}", whole("add", var(f"at{k}"),
+                                          whole("mul", var("own"), entry(whole("add", base, number(1 + k))))))
+                   for k in range(count)]
+
+
 def loop_over_rows(arrays: Sequence[Array], geometry: Array, letters: str, inner: list[Any], work: int, *,
                    begins: bool = False, before: Sequence[Any] = (), after: Sequence[Any] = (),
                    interleaved: int = 0) -> tuple[list[Any], dict[str, str]]:
@@ -162,12 +176,7 @@ def loop_over_rows(arrays: Sequence[Array], geometry: Array, letters: str, inner
     def entry(at: Node) -> Node:
         return Node("load", "i64", (at,), geometry)
 
-    base = whole("add", number(4 + count * (2 if begins else 1)), whole("mul", var("d"), number(1 + count)))
-    walk: list[Any] = [ir.Set("size", entry(base)), ir.Set("own", whole("crem", var("rest"), var("size"))),
-                       ir.Set("rest", whole("cdiv", var("rest"), var("size")))]
-    walk += [ir.Set(f"at{k}", whole("add", var(f"at{k}"),
-                                    whole("mul", var("own"), entry(whole("add", base, number(1 + k))))))
-             for k in range(count)]
+    walk = _walk(geometry, count, 4 + count * (2 if begins else 1))
     turn: list[Any] = [
         ir.Set("rest", whole("cdiv", var("turn"), var("chunks"))),
         ir.Set("first", whole("mul", whole("crem", var("turn"), var("chunks")), number(CHUNK))),
@@ -192,17 +201,49 @@ def strided_kernel(expression: Expression, kinds: Sequence[str], out: str, inner
     `inner` says of the result and each array how elements follow each other in a row: "1" side by side, "0" the same
     one for all, "s" by a stride that the geometry has.
     """
-    own = ir.TYPES[expression.kind.name]
-    arrays = [Array("out", out, 1, "raw")]
-    arrays += [Array(f"t{i}", kind, 1, "raw") for i, kind in zip(expression.loads, kinds, strict=True)]
+    arrays, store = _stored(expression, kinds, out, inner)
     geometry = Array("geometry", "i64", 1, "c")
-    loaded = {a.name: cast(Node("load", a.type, (in_row(arrays, inner, k),), a), own)
-              for k, a in enumerate(arrays) if k}
-    value = _placed(expression.node, loaded)
-    body, variables = loop_over_rows(arrays, geometry, inner, [ir.Store(arrays[0], (in_row(arrays, inner, 0),), value)],
-                                     cost(value))
+    body, variables = loop_over_rows(arrays, geometry, inner, [store], cost(store.value))
     numbers = [(f"n{i}", kind) for i, kind in expression.numbers.items()]
     return ir.Kernel("strided", [*arrays, geometry], numbers, body, variables)
+
+
+def _stored(expression: Expression, kinds: Sequence[str], out: str, inner: str) -> tuple[list[Array], ir.Store]:
+    """The arrays, the result first, and the statement that computes element `j` of a row."""
+    arrays = [Array("out", out, 1, "raw")]
+    arrays += [Array(f"t{i}", kind, 1, "raw") for i, kind in zip(expression.loads, kinds, strict=True)]
+    own = ir.TYPES[expression.kind.name]
+    loaded = {a.name: cast(Node("load", a.type, (in_row(arrays, inner, k),), a), own)
+              for k, a in enumerate(arrays) if k}
+    return arrays, ir.Store(arrays[0], (in_row(arrays, inner, 0),), _placed(expression.node, loaded))
+
+
+def small_kernel(expression: Expression, kinds: Sequence[str], out: str) -> ir.Kernel:
+    """The same for small arrays, whose rows are short: a turn takes all rows of one dimension, without dividing.
+
+    `geometry` has the length of a row, nothing, the number of outer dimensions, turns, each array's stride in a row, and
+    for each outer dimension, of which there is at least one, its size and strides.
+    """
+    letters = "s" * (1 + len(kinds))
+    arrays, store = _stored(expression, kinds, out, letters)
+    geometry, count = Array("geometry", "i64", 1, "c"), len(arrays)
+
+    def entry(at: int) -> Node:
+        return Node("load", "i64", (number(at),), geometry)
+
+    row: list[Any] = [ir.Loop("j", number(0), var("length"), number(1), [store])]
+    row += [ir.Set(f"at{k}", whole("add", var(f"at{k}"), var(f"next{k}"))) for k in range(count)]
+    turn: list[Any] = [ir.Set("rest", var("turn")), *(ir.Set(f"at{k}", number(0)) for k in range(count)),
+                       ir.Loop("d", number(1), var("rank"), number(1), _walk(geometry, count, 4 + count)),
+                       ir.Loop("i", number(0), var("rows"), number(1), row)]
+    body: list[Any] = [ir.Set("length", entry(0)), ir.Set("rank", entry(2)), ir.Set("rows", entry(4 + count)),
+                       *(ir.Set(f"step{k}", entry(4 + k)) for k in range(count)),
+                       *(ir.Set(f"next{k}", entry(5 + count + k)) for k in range(count)),
+                       ir.Loop("turn", number(0), entry(3), number(1), turn, number(1))]
+    names = ["length", "rank", "rows", "turn", "rest", "d", "i", "j", "size", "own",
+             *(f"{name}{k}" for name in ("at", "step", "next") for k in range(count))]
+    numbers = [(f"n{i}", kind) for i, kind in expression.numbers.items()]
+    return ir.Kernel("small", [*arrays, geometry], numbers, body, dict.fromkeys(names, "i64"))
 
 
 def geometry_of(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> np.ndarray:
@@ -275,7 +316,7 @@ def flat_module(expression: Expression, kinds: Sequence[str], out: str, pattern:
 
 def spread_module(expression: Expression, kinds: Sequence[str], out: str, pattern: Pattern) -> str:
     """The same for small arrays of any strides that broadcast to a result in C order."""
-    kernel = strided_kernel(expression, kinds, out, "s" * (1 + len(kinds)))
+    kernel = small_kernel(expression, kinds, out)
     module = Module()
     frame = llvm.inner_functions(module, kernel, exact=True, prefix="small_")
     entry = llvm.Entry(module, frame.words)
@@ -284,11 +325,11 @@ def spread_module(expression: Expression, kinds: Sequence[str], out: str, patter
     total, rank = len(arrays), shapes.RANK
     body.head += [f"  %geometry = alloca [{5 + total + (rank - 1) * (2 + total)} x i64], align 16",
                   f"  %dims = alloca [{rank} x i64], align 16", f"  %last = alloca [{total} x i64], align 16"]
-    module.declare("@mindtorch_spread", "declare i64 @mindtorch_spread(i64, i64, i64, i64, i64, i64, i64, i64)")
+    module.declare("@mindtorch_spread", "declare i64 @mindtorch_spread(i64, i64, i64, i64, i64, i64, i64)")
     places = [body.line(f"ptrtoint ptr %{name} to i64") for name in ("given", "geometry", "dims", "last")]
     plain = int(set(pattern) <= {"array", "any"})  # a number may be an operand of another shape
     ndim = body.line(f"call i64 @mindtorch_spread(i64 {places[0]}, i64 {total}, i64 {plain}, i64 {ir.SIZES[out]}, "
-                     f"i64 {CHUNK}, i64 {places[1]}, i64 {places[2]}, i64 {places[3]})")
+                     f"i64 {places[1]}, i64 {places[2]}, i64 {places[3]})")
     entry.unless(body.line(f"icmp sgt i64 {ndim}, 0"), "refused")
     made = _new_array(entry, out, body.line(f"trunc i64 {ndim} to i32"), "%dims")
     by_name = {array.name: given for given, array in arrays}

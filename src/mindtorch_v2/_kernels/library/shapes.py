@@ -29,10 +29,10 @@ def alike(arrays, sizes, count):
 
 
 @function
-def spread(arrays, count, plain, itemsize, chunk, geometry, dims, last):
+def spread(arrays, count, plain, itemsize, geometry, dims, last):
     """The number of dimensions of what arrays broadcast to, with its sizes in `dims`; -1 where others have to do it.
 
-    `geometry` is filled as `pointwise.geometry_of` says, for a result in C order: what PyTorch makes unless the strides
+    `geometry` is filled as `pointwise.small_kernel` says, for a result in C order: what PyTorch makes unless the strides
     of an array fall towards the front, those of dimensions of size 1 among them. Only of arrays that are all contiguous
     and of one shape it does not look at these; `plain` is 1 if they may be the only operands. `last` is room for one
     word an array.
@@ -84,9 +84,8 @@ def spread(arrays, count, plain, itemsize, chunk, geometry, dims, last):
         return -1
     if rank == 0 or total > LARGEST:
         return -1
-    length = peek(geometry)
-    chunks = (length + chunk - 1) // chunk
-    poke(geometry + 8, chunks)
+    if rank == 1:
+        poke(geometry + 8 * (5 + count), 1)
     poke(geometry + 16, rank - 1)
-    poke(geometry + 24, total // length * chunks)
+    poke(geometry + 24, total // peek(geometry) // peek(geometry + 8 * (5 + count)))
     return rank
