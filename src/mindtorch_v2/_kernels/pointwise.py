@@ -149,7 +149,7 @@ def in_row(arrays: Sequence[Array], letters: str, k: int) -> Node:
 
 
 def _walk(geometry: Array, count: int, first: int) -> list[Any]:
-    """Statements that go on by the index in dimension `d`, which `rest` tells; its size and strides lie from `first` on."""
+    """Statements that go on by the index in dimension `d`, told by `rest`; sizes and strides are from `first` on."""
 
     def entry(at: Node) -> Node:
         return Node("load", "i64", (at,), geometry)
@@ -221,8 +221,8 @@ def _stored(expression: Expression, kinds: Sequence[str], out: str, inner: str) 
 def small_kernel(expression: Expression, kinds: Sequence[str], out: str) -> ir.Kernel:
     """The same for small arrays, whose rows are short: a turn takes all rows of one dimension, without dividing.
 
-    `geometry` has the length of a row, nothing, the number of outer dimensions, turns, each array's stride in a row, and
-    for each outer dimension, of which there is at least one, its size and strides.
+    `geometry` has the length of a row, nothing, the number of outer dimensions, turns, each array's stride in a row,
+    and for each outer dimension, of which there is at least one, its size and strides.
     """
     letters = "s" * (1 + len(kinds))
     arrays, store = _stored(expression, kinds, out, letters)

@@ -193,9 +193,10 @@ class Reduction(ArrayFamily):
             made._array = result
             return made
 
-        if backend.lookups is None or not hasattr(own, "repeated"):
+        repeated = getattr(own, "repeated", None)
+        if backend.lookups is None or repeated is None:
             return kernel
-        return planning_launches(operator, backend, self.infer, lambda twins, spec: own.repeated(spec), kernel)
+        return planning_launches(operator, backend, self.infer, lambda twins, spec: repeated(spec), kernel)
 
 
 # sums ----------------------------------------------------------------------------------------------------------------

@@ -88,4 +88,4 @@ def _moving(numbers: np.ndarray, moved: np.ndarray, sizes: Sequence[int]) -> lis
                 return None
         return made
 
-    return run.repeated(None)
+    return run.repeated(None)  # type: ignore[attr-defined]

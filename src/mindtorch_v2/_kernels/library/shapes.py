@@ -32,8 +32,8 @@ def alike(arrays, sizes, count):
 def spread(arrays, count, plain, itemsize, geometry, dims, last):
     """The number of dimensions of what arrays broadcast to, with its sizes in `dims`; -1 where others have to do it.
 
-    `geometry` is filled as `pointwise.small_kernel` says, for a result in C order: what PyTorch makes unless the strides
-    of an array fall towards the front, those of dimensions of size 1 among them. Only of arrays that are all contiguous
+    `geometry` is filled as `pointwise.small_kernel` says, for a result in C order: what PyTorch makes unless strides of
+    an array fall towards the front, those of dimensions of size 1 among them. Only of arrays that are all contiguous
     and of one shape it does not look at these; `plain` is 1 if they may be the only operands. `last` is room for one
     word an array.
     """

@@ -361,7 +361,7 @@ def planning_launches(operator: Operator, backend: Backend, infer: Callable, lau
 
     def attempted(*args: Any) -> Any:
         spec = infer(*args)
-        return with_spec(spec, [functools.partial(own, spec=spec)])(*args)
+        return with_spec(spec, [functools.partial(own, spec=spec)])(*args)  # type: ignore[arg-type, misc]
 
     def make(args: tuple) -> Callable:
         twins = twin_of(args)
