@@ -478,7 +478,7 @@ class _Moments:
             return (made, means) if self.rows(made, means, kept, outer, n, 1, n, free) else None
         width = -(-n // (4 * threads))
         parts = -(-n // width)
-        squares, own = empty(parts, np.float64), empty(parts, np.float64)
+        squares, own = np.empty(parts), np.empty(parts)
         if not _SQUARES(squares, own, kept, 1, n, parts, width, 1.0):
             return None
         finishing(n)
