@@ -8,7 +8,8 @@ import pytest
 
 import mindtorch_v2 as torch
 from mindtorch_v2._dispatch.registry import registry
-from mindtorch_v2._ops._declare.op import DECLARATIONS, PUBLIC
+from mindtorch_v2._ops._declare.composites import Composite
+from mindtorch_v2._ops._declare.op import DECLARATIONS, PUBLIC, op
 
 _PACKAGE = Path(torch.__file__).parent
 _PLACES = ("_ops", "_autograd", "_dispatch", "_functorch", "_pipeline", "amp", "_backends/meta",
@@ -67,6 +68,12 @@ def test_a_table_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     file.write_text('SOME = "add sub mul div sin cos tan exp".split()\nOTHERS = {"relu": 1, "gelu": 2}\n')
     monkeypatch.setitem(globals(), "_PACKAGE", tmp_path)
     assert list(_tables(file)) == ["table.py, line 1: add sub mul div sin cos tan exp"]
+
+
+def test_a_field_that_there_is_not_is_refused() -> None:
+    with pytest.raises(TypeError, match="a declaration has no fields \\['linnear'\\]"):
+        op("_misspelt(Tensor self) -> Tensor", kernel=Composite(lambda self: self), linnear=True)
+    assert "aten::_misspelt" not in DECLARATIONS
 
 
 def test_fields_name_what_is_there() -> None:

@@ -43,7 +43,32 @@ Linear = bool | Literal["each"]
 Autocast = str | Mapping[str, str] | None
 
 
-class Declaration:
+class Fields:
+    """What a declaration may say beside the parameters of `op`: keywords of these names."""
+
+    # It makes its own tangents, since it is linear in all tensors that it is derived by together, or in "each" alone.
+    linear: Linear = False
+    batch: Rule | Draws | None = None  # its rule for vmap, where the schema does not tell it (batch.py)
+    autocast: Autocast = None
+    flops: Flops | None = None  # how its operations are counted
+    node: NodeName = None  # what recorded nodes are called, if not as the operator (_autograd/names.py)
+    keeps_zero = False  # of a sparse tensor it need see the values alone
+    of_numbers = False  # where numbers stand for all tensors, the first is made one
+    # The operators of Python that it is, `__add__` as "add"; one behind a minus takes its operands the other way round,
+    # those with an "i" are in place.
+    special = ""
+    copied = False  # a view operator that has a form `name_copy`, whose results are none
+    sized_by_data = False  # the shape of its result follows from elements, unless an argument `output_size` says it
+    in_rows: str | None = None  # how a fused step computes it as it goes over rows (_pipeline/recipes.py, row_calls.py)
+    # What it is to a device that multiplies matrices and does something with the elements at once
+    # (_pipeline/products.py).
+    after_product: str | None = None
+
+
+_FIELDS = frozenset(name for name in vars(Fields) if not name.startswith("_"))
+
+
+class Declaration(Fields):
     """What was declared of one operator."""
 
     def __init__(self, operator: Operator, family: Family, grad: dict[str, Callable], samples: Callable | None,
@@ -62,19 +87,8 @@ class Declaration:
         # What `out=` does; views, and what is no tensor, cannot be stored.
         returned = operator.schema.text.rpartition("->")[2]
         fresh = "Tensor" in returned and "(a" not in returned and "[" not in returned
-        self.autocast: Autocast = None
-        self.flops: Flops | None = None
         self.out = out if out is not FAMILYS else family.out if fresh else None
-        self.linear: Linear = False
-        self.keeps_zero = False
-        self.batch: Rule | Draws | None = None
         self.aten: Aten = AS_DECLARED
-        self.node: NodeName = None
-        self.of_numbers = False
-        self.in_rows: str | None = None
-        self.after_product: str | None = None
-        self.special = ""
-        self.copied = self.sized_by_data = False
         self.inplace_of = inplace_of
         self.inplace: Operator | None = None
         self.public: Callable = operator  # type: ignore[assignment]  # the function users see
@@ -209,57 +223,40 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
        npu: Rows = None, public: str | None = None, aliases: Iterable[str] = (), inplace: bool | str | None = None,
        mixes_devices: bool = False, inplace_grad: dict[str, Callable] | None = None,
        kernels: Mapping[str, str] | None = None, decomposition: Callable | None = None,
-       linear: Linear = False, batch: Rule | Draws | None = None,
        out: Out | None = FAMILYS, aten: str | Aten = AS_DECLARED, apart: str | None = None,
-       aligned: str | None = None, resizes_expanded: bool | None = None, autocast: Autocast = None,
-       flops: Flops | None = None, keeps_zero: bool = False, node: NodeName = None, python: bool | str = False,
-       old_orders: tuple[str, ...] = (), of_numbers: bool = False, in_rows: str | None = None,
-       special: str = "", copied: bool = False, sized_by_data: bool = False,
-       after_product: str | None = None) -> Operator:
+       aligned: str | None = None, resizes_expanded: bool | None = None, python: bool | str = False,
+       old_orders: tuple[str, ...] = (), **fields: Any) -> Operator:
     """Declares an operator.
 
-    `public` lists the places it appears in, separated by spaces ("torch Tensor nn.functional", "" for none); left out,
-    it is `torch`, and `Tensor` too if the first argument is `self`. `aliases` are further names in the same places; one
-    with a dot ("special.expit") names its own. `inplace_grad` has the formulas of the in-place form where the
-    functional one has none, as with comparisons. `kernels` names, by device type, kernels that are better than what
-    the family makes of itself there: `{"cuda": "norm.layer_norm"}` is `layer_norm` of
-    `_backends/cuda/kernels/norm.py`, looked up at the first call. `decomposition` is the operator as a function of
-    others, with its arguments in the schema's order. `linear`: it makes its own tangents, since it is linear in
-    all tensors that it is derived by together, or in "each" of them alone. `batch`: its rule for vmap,
-    where the schema does not tell it (batch.py). `out` is what `out=` takes and does, where the family's other
-    members differ; None if PyTorch's function has none. `aten`: how ATen has it, or ATen's name of its one overload
-    (aten.py).
-    `apart` names the operands that may not lie over what is written (in place or by `out=`), `aligned` those that may
-    only element on element; left out, the family says it. An expanded tensor of another size is resized as `out=`,
-    unless `resizes_expanded` says that it is refused before. `inplace` says whether there is an in-place form, or names
-    those of its names ("acos_ arccos_") that are functions too, and not methods only. `autocast` is what autocast
-    does with the arguments (amp/_casts.py): everywhere, or by "cpu" and "accelerators". `flops` counts its operations.
-    `keeps_zero`: of a sparse tensor it need see the values alone.
-    `node` is what recorded nodes are called, if not as the operator (_autograd/names.py). `python`: PyTorch's function
-    is written in Python, and takes no NumPy spellings; a string names the attribute that it reads of its tensor first.
-    `old_orders` are orders of arguments that it takes still (_dispatch/old_orders.py). `of_numbers`: where numbers
-    stand for all tensors, the first is made one. `in_rows` names how a fused step computes it while it goes over rows
-    (_pipeline/recipes.py: FOLDS, _pipeline/row_calls.py: ROWS), `after_product` what it is to a device that multiplies
-    matrices and does something with the elements at once (_pipeline/products.py). `special` lists the operators of
-    Python that it is, `__add__` as "add"; one behind a minus takes its operands the other way round, those with an "i"
-    are in place.
-    `copied`: a view operator that has a form `name_copy`, whose results are none. `sized_by_data`: the shape of its
-    result follows from elements, unless there is an argument `output_size` that says it.
+    - `public` lists the places it appears in, separated by spaces ("torch Tensor nn.functional", "" for none); left
+      out, it is `torch`, and `Tensor` too if the first argument is `self`. `aliases` are further names in the same
+      places; one with a dot ("special.expit") names its own.
+    - `kernels` names, by device type, kernels that are better than what the family makes of itself there:
+      `{"cuda": "norm.layer_norm"}` is `layer_norm` of `_backends/cuda/kernels/norm.py`, looked up at the first call.
+    - `decomposition` is the operator as a function of others, with its arguments in the schema's order.
+    - `inplace` says whether there is an in-place form, or names those of its names ("acos_ arccos_") that are functions
+      too, and not methods only. `inplace_grad` has its formulas where the functional form has none, as of comparisons.
+    - `out` is what `out=` takes and does, where the family's other members differ; None if PyTorch's function has none.
+    - `apart` names the operands that may not lie over what is written (in place or by `out=`), `aligned` those that may
+      only element on element; left out, the family says it. An expanded tensor of another size is resized as `out=`,
+      unless `resizes_expanded` says that it is refused before.
+    - `aten`: how ATen has it, or ATen's name of its one overload (aten.py).
+    - `python`: PyTorch's function is written in Python, and takes no NumPy spellings; a string names the attribute that
+      it reads of its tensor first. `old_orders` are orders of arguments that it takes still (_dispatch/old_orders.py).
+    - `fields`: see `Fields`.
     """
+    if not fields.keys() <= _FIELDS:
+        raise TypeError(f"{schema}: a declaration has no fields {sorted(fields.keys() - _FIELDS)}")
     parsed = Schema(schema, lazy=True)
     parsed.python, parsed.old_orders = python, old_orders
     operator = registry.register_schema(f"{parsed.namespace}::{parsed.name}", parsed)
     operator.mixes_devices = mixes_devices
-    declaration = _declare(operator, kernel, kernel.kernels(operator), grad or {}, samples, npu, kernels=kernels,
-                           decomposition=decomposition, out=out, apart=apart, aligned=aligned,
-                           resizes_expanded=resizes_expanded)
-    declaration.linear, declaration.batch = linear, batch
+    declaration = Declaration(operator, kernel, grad or {}, samples, npu, kernels=kernels, decomposition=decomposition,
+                              out=out, apart=apart, aligned=aligned, resizes_expanded=resizes_expanded)
+    declaration.__dict__.update(fields)
     declaration.aten = Aten(overload=aten) if isinstance(aten, str) else aten
+    _register(declaration, kernel.kernels(operator))
     operator.aten_form = declaration.aten.parts
-    declaration.autocast, declaration.flops, declaration.node = autocast, flops, node
-    declaration.keeps_zero, declaration.of_numbers = keeps_zero, of_numbers
-    declaration.in_rows, declaration.after_product, declaration.special = in_rows, after_product, special
-    declaration.copied, declaration.sized_by_data = copied, sized_by_data
     takes_self = parsed.takes_self
     places = (["torch", "Tensor"] if takes_self else ["torch"]) if public is None else public.split()
     names = (parsed.base_name, *(alias for alias in aliases if "." not in alias))
@@ -274,20 +271,15 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
     return operator
 
 
-def _declare(operator: Operator, family: Family, by_key: dict[DispatchKey, Any], grad: dict[str, Callable],
-             samples: Callable | None, npu: Rows, inplace_of: Operator | None = None,
-             kernels: Mapping[str, str] | None = None, decomposition: Callable | None = None,
-             out: Out | None = FAMILYS, apart: str | None = None, aligned: str | None = None,
-             resizes_expanded: bool | None = None) -> Declaration:
-    declaration = Declaration(operator, family, grad, samples, npu, inplace_of, kernels, decomposition, out,
-                              apart, aligned, resizes_expanded)
+def _register(declaration: Declaration, by_key: dict[DispatchKey, Any]) -> None:
+    """Gives an operator its declaration, the kernels of devices, and the one that records."""
+    operator = declaration.operator
     operator.declaration = DECLARATIONS[operator.name] = declaration
     for key, function in by_key.items():
         registry.register_kernel(operator.name, key, function)
-    if grad:
+    if declaration.grad:
         operator.kernels.pop(DispatchKey.FuncTorch, None)  # its own derivative counts, not that of its parts
         registry.register_kernel(operator.name, DispatchKey.Autograd, Around(_autograd))
-    return declaration
 
 
 def _autograd(operator: Operator, below: Callable, mask: int) -> Callable:
@@ -314,16 +306,9 @@ def _declare_inplace(declaration: Declaration, names: Sequence[str], places: Seq
     schema.old_orders = functional.schema.old_orders
     operator = registry.register_schema(f"aten::{name}", schema)
     operator.mixes_devices = functional.mixes_devices
-    made = _declare(
-        operator,
-        declaration.family,
-        declaration.family.inplace_kernels(operator, functional),
-        grad,
-        None,
-        None,
-        inplace_of=functional,
-    )
-    declaration.inplace, made.aten, made.node = made.operator, declaration.aten, declaration.node
+    made = Declaration(operator, declaration.family, grad, None, None, inplace_of=functional)
+    declaration.inplace, made.aten, made.node = operator, declaration.aten, declaration.node
+    _register(made, declaration.family.inplace_kernels(operator, functional))
     for alias in (name + "_" for name in names):
         if "Tensor" in places:
             PUBLIC.setdefault("Tensor", {}).setdefault(alias, []).append(operator)
