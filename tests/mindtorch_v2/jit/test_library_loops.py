@@ -7,7 +7,7 @@ import pytest
 
 import mindtorch_v2 as torch
 from mindtorch_v2._backends.cpu.jit import calls, machine
-from mindtorch_v2._backends.cpu.kernels import distance, histogram, order, products, rnn, sparse
+from mindtorch_v2._backends.cpu.kernels import distance, histogram, products, rnn, sort, sparse
 from mindtorch_v2._core.threads import blas
 from mindtorch_v2._kernels.language import kernel, multiply, parallel
 from mindtorch_v2._ops._declare.rules import Spec
@@ -87,37 +87,37 @@ def test_short_rows_are_sorted_and_searched(kind: str) -> None:
         array[0, ::7] = math.nan
     ascending = np.argsort(array, 1, kind="stable")
     for descending in (False, True):
-        values, indices = order.sort(array, 1, descending, True, (SPEC, SPEC))
+        values, indices = sort.sort(array, 1, descending, True, (SPEC, SPEC))
         expected = ascending if not descending else 63 - np.argsort(array[:, ::-1], 1, kind="stable")[:, ::-1]
         np.testing.assert_array_equal(indices, expected)
         np.testing.assert_array_equal(values, np.take_along_axis(array, indices, 1))
         for k in (1, 5, 40):
-            best = order.topk(array, k, 1, descending, True)
+            best = sort.topk(array, k, 1, descending, True)
             np.testing.assert_array_equal(best[0], values[:, :k])
             np.testing.assert_array_equal(best[0], np.take_along_axis(array, best[1], 1))
-    assert order.sort(np.zeros((2, 65)), 1, False, True, (SPEC, SPEC)) is None
-    np.testing.assert_array_equal(order.kthvalue(array, 10, 1, False)[0], np.sort(array, 1)[:, 9])
+    assert sort.sort(np.zeros((2, 65)), 1, False, True, (SPEC, SPEC)) is None
+    np.testing.assert_array_equal(sort.kthvalue(array, 10, 1, False)[0], np.sort(array, 1)[:, 9])
     whole = np.nan_to_num(array)
-    np.testing.assert_array_equal(order.median(whole, 1, True)[0], np.sort(whole, 1)[:, 31:32])
+    np.testing.assert_array_equal(sort.median(whole, 1, True)[0], np.sort(whole, 1)[:, 31:32])
     if kind.startswith("float"):
-        found, at = order.median(array, 1, False)
+        found, at = sort.median(array, 1, False)
         assert np.isnan(found[0]).all() and (at[0] == 0).all() and not np.isnan(found[1:]).any()
         numbers = np.sort(array[0], 0)[: (~np.isnan(array[0, :, 0])).sum()]
-        np.testing.assert_array_equal(order.nanmedian(array, 1, False)[0][0], numbers[(len(numbers) - 1) // 2])
+        np.testing.assert_array_equal(sort.nanmedian(array, 1, False)[0][0], numbers[(len(numbers) - 1) // 2])
     bounds, wanted = np.sort(whole[0, :9, 0]), whole[1, :, 0]
     for right in (False, True):
         side = "right" if right else "left"
-        np.testing.assert_array_equal(order.bucketize(wanted, bounds, False, right),
+        np.testing.assert_array_equal(sort.bucketize(wanted, bounds, False, right),
                                       np.searchsorted(bounds, wanted, side))  # fmt: skip
         rows = np.sort(whole[:, :9, 0], -1)
-        made = order.searchsorted(rows, whole[:, 9:20, 1], True, right, None, None)
+        made = sort.searchsorted(rows, whole[:, 9:20, 1], True, right, None, None)
         assert made.dtype == np.int32
         for i in range(3):
             np.testing.assert_array_equal(made[i], np.searchsorted(rows[i], whole[i, 9:20, 1], side))
 
 
 def test_the_most_frequent_element_is_the_smallest_of_such() -> None:
-    values, indices = order.mode(np.array([[3, 1, 3, 1, 2], [2, 2, 5, 5, 5]]), 1, False)
+    values, indices = sort.mode(np.array([[3, 1, 3, 1, 2], [2, 2, 5, 5, 5]]), 1, False)
     assert values.tolist() == [1, 5] and indices.tolist() == [3, 4]
 
 
