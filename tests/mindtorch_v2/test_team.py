@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import mindtorch_v2 as torch
+from mindtorch_v2 import nn
 from mindtorch_v2._backends.cpu import blocks, convolution, matrices, team, xp
+from mindtorch_v2._backends.cpu.kernels import attention, rnn
 from mindtorch_v2._core import threads
 from mindtorch_v2._core.geometry import Steps
 
@@ -21,9 +23,10 @@ RANDOM = np.random.default_rng(1)
 @pytest.fixture(params=[1, 2, 3])
 def number(request, monkeypatch):
     """How many threads there are; everything is worth sharing."""
-    for module in (team, matrices):
+    for module in (team, matrices, attention, rnn):
         monkeypatch.setattr(module, "is_used", lambda: True)
-        monkeypatch.setattr(module, "SHARE", 1)
+    monkeypatch.setattr(team, "SHARE", 1)
+    monkeypatch.setattr(matrices, "SHARE", 1)
     before = torch.get_num_threads()
     torch.set_num_threads(request.param)
     yield request.param
@@ -146,6 +149,86 @@ def test_elementwise_functions(number):
     for size in (2 * blocks.BLOCK, 5 * blocks.BLOCK + 7):
         x = numbers(size)
         np.testing.assert_array_equal(blocks.in_blocks(xp, lambda xp, x: x * 2 + 1, x), x * 2 + 1)
+
+
+@pytest.fixture
+def agrees(number, monkeypatch):
+    """Checks that a function's results and gradients are those without a team, and of how many parts they were made."""
+
+    def check(module, expected, compute, *tensors):
+        met = []
+
+        def in_parts(*given):
+            made = team.in_parts(*given)
+            met.append(len(made))
+            return made
+
+        def made():
+            leaves = [tensor.detach().requires_grad_() for tensor in tensors]
+            results = compute(*leaves)
+            loss = sum((result * torch.arange(result.numel()).reshape(result.shape).cos()).sum() for result in results)
+            return (*results, *torch.autograd.grad(loss, leaves))
+
+        with monkeypatch.context() as patched:
+            patched.setattr(module, "in_parts", in_parts)
+            shared = made()
+        assert met == [min(number, parts) for parts in expected]
+        with monkeypatch.context() as patched:
+            patched.setattr(module, "is_used", lambda: False)
+            for some, whole in zip(shared, made(), strict=True):
+                assert some.stride() == whole.stride()
+                torch.testing.assert_close(some, whole, rtol=1e-4, atol=1e-4)
+
+    return check
+
+
+@pytest.mark.parametrize("layer, given", [(nn.LSTM, {}), (nn.GRU, {}), (nn.LSTM, dict(proj_size=3)),
+                                          (nn.LSTM, dict(bidirectional=True)), (nn.GRU, dict(bias=False))])
+def test_recurrent_layers(agrees, layer, given):
+    torch.manual_seed(0)
+    model = layer(5, 7, **given)
+    directions = 2 if model.bidirectional else 1
+
+    def compute(x, *weights):
+        values = dict(zip(dict(model.named_parameters()), weights, strict=True))
+        output, states = torch.func.functional_call(model, values, (x,))
+        return output, *(states if isinstance(states, tuple) else (states,))
+
+    agrees(rnn, [3] * 2 * directions, compute, torch.randn(4, 40, 5), *model.parameters())
+
+
+def test_packed_sequences_are_not_cut(agrees):
+    torch.manual_seed(0)
+    model = nn.LSTM(5, 7)
+
+    def compute(x):
+        packed = nn.utils.rnn.pack_padded_sequence(x, [4] * 20 + [3] * 20)
+        return (model(packed)[0].data,)
+
+    agrees(rnn, [], compute, torch.randn(4, 40, 5))
+
+
+@pytest.mark.parametrize("shape, given, expected", [
+    ((5, 2, 6, 4), {}, [5, 5]), ((5, 2, 6, 4), dict(is_causal=True), [5, 5]), ((1, 2, 6, 4), {}, [1, 1]),
+    ((2, 6, 4), {}, []),
+    ((5, 2, 6, 4), dict(attn_mask=torch.ones(6, 6).tril().bool()), [5, 5]),
+    ((5, 2, 6, 4), dict(attn_mask=torch.arange(360.0).reshape(5, 2, 6, 6).cos()), []),
+])
+@pytest.mark.parametrize("by_tokens", [False, True])
+def test_attention(agrees, shape, given, expected, by_tokens):
+    torch.manual_seed(0)
+    inputs = [torch.randn(shape) for _ in range(3)]
+    if by_tokens:  # the heads of a token lie together
+        inputs = [x.transpose(-3, -2).contiguous().transpose(-3, -2) for x in inputs]
+    attend = nn.functional.scaled_dot_product_attention
+    agrees(attention, expected, lambda *inputs: (attend(*inputs, **given),), *inputs)
+
+
+def test_keys_that_heads_share(agrees):
+    torch.manual_seed(0)
+    attend = nn.functional.scaled_dot_product_attention
+    agrees(attention, [3, 3], lambda *inputs: (attend(*inputs, enable_gqa=True),), torch.randn(3, 4, 6, 4),
+           torch.randn(3, 2, 6, 4), torch.randn(3, 2, 6, 4))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

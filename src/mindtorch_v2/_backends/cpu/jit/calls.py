@@ -154,6 +154,8 @@ def note(written: kernel, *args: Any, **constants: Any) -> None:
 
 def _call_for(written: kernel, args: tuple, constants: dict[str, Any]) -> Call | None:
     """The machine code for such arguments, if there is some."""
+    if not machine.available():
+        return None
     arrays = [a for a in args if a.__class__ is np.ndarray]
     key = (written, *[(a.dtype, a.ndim, a.flags.c_contiguous, a.flags.aligned) for a in arrays], *constants.values())
     code = _codes.get(key)

@@ -1,17 +1,24 @@
-"""Attention in blocks of queries: a kernel for each, and two for its gradients."""
+"""Attention in blocks of queries: a kernel for each, and two for its gradients.
 
+Where no kernels are compiled, Python threads take some samples each.
+"""
+
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ...._core.threads import blas, get_num_threads
 from ...._kernels.library import attention as kernels
-from ...._ops.attention import _Blocks, _for_all_heads, _of_shared
+from ...._ops.attention import _attention_array, _backward_array, _Blocks, _for_all_heads, _of_shared
 from .. import xp
 from ..jit.calls import hurry, launched
+from ..team import in_parts, is_used
 
 hurry(kernels.attend, kernels.queries_back, kernels.keys_back)
 _STEP = 64  # queries, or keys, that a thread takes at once
+_COST = 100  # multiplications that take as long as what is done with a score between products
 
 
 def _takes(query: Any, *others: Any) -> bool:
@@ -44,19 +51,38 @@ def _given(blocks: _Blocks, heads: slice, rows: slice, keys: slice) -> tuple[Any
     return made, float(blocks.scale), dict(causal=blocks.is_causal, scored=False, wide=wide)
 
 
+def _like(query: Any, value: Any, spec: tuple) -> Any:
+    """The array of the result."""
+    shape = (*query.shape[:-1], value.shape[-1])
+    if spec[0].strides is None:
+        return np.empty(shape, query.dtype)
+    batch, heads, tokens, width = shape  # heads of a token lie together, as the query's do
+    return np.empty((batch, tokens, heads, width), query.dtype).transpose(0, 2, 1, 3)
+
+
+def _by_samples(compute: Callable[[slice], tuple], query: Any, key: Any, mask: Any) -> list[tuple] | None:
+    """What `compute` makes of parts of the samples; None where they share a mask's dimensions."""
+    if query.ndim != 4 or mask is not None and mask.ndim > 2:
+        return None
+    scores = math.prod(query.shape[:3]) * key.shape[-2]
+    return in_parts(compute, len(query), scores * (2 * query.shape[3] + _COST))
+
+
 def attention(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float, spec: tuple) -> Any:
     if not _takes(query, key, value):
         return None
+    if is_used():
+        parts = _by_samples(lambda part: _attention_array(xp, query[part], key[part], value[part], mask, is_causal,
+                                                          scale, spec), query, key, mask)
+        if parts is None or len(parts) == 1:
+            return parts and parts[0]
+        return (np.concatenate([output for output, _ in parts], out=_like(query, value, spec)),
+                np.concatenate([norms for _, norms in parts], 1))
     key, value = _for_all_heads(xp, query, key, value)
     blocks = _Blocks(xp, query, key, mask, is_causal, scale, get_num_threads())
     matrices = [_matrices(x) for x in (query, key, value)]
-    shape = (*query.shape[:-1], value.shape[-1])
-    if spec[0].strides is None:
-        made = np.empty(shape, query.dtype)
-    else:  # heads of a token lie together, as the query's do
-        batch, heads, tokens, width = shape
-        made = np.empty((batch, tokens, heads, width), query.dtype).transpose(0, 2, 1, 3)
-    target, norms = _matrices(made), np.empty((2, *shape[:-1]), query.dtype)
+    made = _like(query, value, spec)
+    target, norms = _matrices(made), np.empty((2, *made.shape[:-1]), query.dtype)
     tops, totals = norms.reshape(2, -1)
     for heads, rows, keys in blocks:
         scores, factor, given = _given(blocks, heads, rows, keys)
@@ -70,6 +96,11 @@ def attention_backward(grad: Any, query: Any, key: Any, value: Any, mask: Any, i
                        norms: Any, output: Any) -> Any:
     if not _takes(query, grad, key, value):
         return None
+    if is_used():
+        parts = _by_samples(lambda part: _backward_array(xp, grad[part], query[part], key[part], value[part], mask,
+                                                         is_causal, scale, norms[:, part], output[part]),
+                            query, key, mask)
+        return parts and tuple(map(np.concatenate, zip(*parts, strict=True)))
     all_keys, all_values = _for_all_heads(xp, query, key, value)
     blocks = _Blocks(xp, query, all_keys, mask, is_causal, scale, get_num_threads())
     queries, grads, keys_, values = (_matrices(x) for x in (query, grad, all_keys, all_values))

@@ -1,21 +1,26 @@
-"""A direction of a recurrent layer: one kernel for all steps, forward and backward, and products around it."""
+"""A direction of a recurrent layer: one kernel for all steps, forward and backward, and products around it.
+
+Where no kernels are compiled, Python threads take some samples each.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...._core.threads import blas, get_num_threads
 from ...._kernels.library import recurrent as kernels
-from ...._ops.rnn import GATES, GRU, LSTM, _blocks, _rows
-from .. import matrices
+from ...._ops.rnn import GATES, GRU, LSTM, _blocks, _layer_array, _layer_backward_array, _rows
+from .. import matrices, xp
 from ..jit.calls import hurry, launched
+from ..team import in_parts, is_used
 
 hurry(kernels.lstm, kernels.gru, kernels.lstm_back, kernels.gru_back, kernels.states_before)
 
 _SMALL_PRODUCT = 1 << 19  # multiplications up to which OpenBLAS copies no matrix before
 _ROWS = 8  # from which on a product uses the weights that it loads well
+_SAMPLES = 16  # that a Python thread takes at least, so that it computes longer than it asks for the interpreter
 
 
 def _steps(batch_sizes: Sequence[int], reverse: bool) -> Any:
@@ -35,10 +40,73 @@ def _parts(rows: int, w_hh: Any) -> int:
     return min(threads * rounds, rows)
 
 
+def _by_samples(compute: Callable[..., tuple], input: Any, w_hh: Any, batch_sizes: tuple) -> list[tuple] | None:
+    """What `compute(of_steps, of_states, batch_sizes)` makes of parts of the samples; None if they differ in length.
+
+    The functions that it is given take the rows of some samples out of an array of all steps, or of states.
+    """
+    steps, batch = len(batch_sizes), batch_sizes[0]
+    if batch_sizes[-1] != batch:
+        return None
+
+    def some(part: slice) -> tuple:
+        rows = slice(part.start * _SAMPLES, min(part.stop * _SAMPLES, batch))
+
+        def of_steps(array: Any) -> Any:
+            return None if array is None else array.reshape(steps, batch, -1)[:, rows].reshape(-1, array.shape[1])
+
+        def of_states(array: Any) -> Any:
+            return None if array is None else array[rows]
+
+        return compute(of_steps, of_states, (rows.stop - rows.start,) * steps)
+
+    return in_parts(some, -(-batch // _SAMPLES), 2 * len(input) * w_hh.size)
+
+
+def _all_states(parts: Sequence[Any]) -> Any:
+    return parts[0] if parts[0] is None or len(parts) == 1 else np.concatenate(parts)
+
+
+def _all_steps(parts: Sequence[Any], steps: int) -> Any:
+    if parts[0] is None or len(parts) == 1:
+        return parts[0]
+    made = np.concatenate([part.reshape(steps, -1, part.shape[1]) for part in parts], 1)
+    return made.reshape(-1, made.shape[2])
+
+
+def _layer_by_samples(input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, w_hr: Any, mode: str,
+                      batch_sizes: tuple, reverse: bool) -> Any:
+    parts = _by_samples(lambda of_steps, of_states, sizes: _layer_array(
+        xp, of_steps(input), of_states(h0), of_states(c0), w_ih, w_hh, b_ih, b_hh, w_hr, mode, sizes, reverse), input,
+        w_hh, batch_sizes)
+    if parts is None:
+        return None
+    output, h, c, gates, kept = zip(*parts, strict=True)
+    steps = len(batch_sizes)
+    return (_all_steps(output, steps), _all_states(h), _all_states(c), _all_steps(gates, steps),
+            _all_steps(kept, steps))
+
+
+def _backward_by_samples(grad_output: Any, grad_h: Any, grad_c: Any, input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any,
+                         w_hr: Any, output: Any, gates: Any, kept: Any, mode: str, batch_sizes: tuple, reverse: bool,
+                         output_mask: tuple) -> Any:
+    parts = _by_samples(lambda of_steps, of_states, sizes: _layer_backward_array(
+        xp, of_steps(grad_output), of_states(grad_h), of_states(grad_c), of_steps(input), of_states(h0), of_states(c0),
+        w_ih, w_hh, w_hr, of_steps(output), of_steps(gates), of_steps(kept), mode, sizes, reverse, output_mask), input,
+        w_hh, batch_sizes)
+    if parts is None:
+        return None
+    of_input, of_h, of_c, *of_weights = zip(*parts, strict=True)
+    return (_all_steps(of_input, len(batch_sizes)), _all_states(of_h), _all_states(of_c),
+            *(None if some[0] is None else sum(some) for some in of_weights))
+
+
 def recurrent_layer(input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, w_hr: Any, mode: str,
                     batch_sizes: tuple, reverse: bool) -> Any:
     if not _takes(mode, input, w_hh):
         return None
+    if is_used():
+        return _layer_by_samples(input, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, mode, batch_sizes, reverse)
     width, kind = w_hh.shape[0] // GATES[mode], input.dtype
     sums = matrices.linear(input, w_ih, b_ih if b_ih is None or mode == GRU else b_ih + b_hh)
     h, weight = h0.copy("C"), np.ascontiguousarray(w_hh.T)
@@ -62,6 +130,9 @@ def recurrent_layer_backward(grad_output: Any, grad_h: Any, grad_c: Any, input: 
                              reverse: bool, output_mask: tuple) -> Any:
     if not _takes(mode, input, w_hh):
         return None
+    if is_used():
+        return _backward_by_samples(grad_output, grad_h, grad_c, input, h0, c0, w_ih, w_hh, w_hr, output, gates, kept,
+                                    mode, batch_sizes, reverse, output_mask)
     kind, matmul, weight = input.dtype, matrices.matmul, np.ascontiguousarray(w_hh)
     before, in_order = np.empty(output.shape, kind), _steps(batch_sizes, reverse)
     if not launched(kernels.states_before, before, h0, output, in_order):
