@@ -26,7 +26,7 @@ STATE_LAYOUT = np.dtype(
 
 
 _NEXT_WORDS = launching("random.next_words")
-_FEW_WORDS = 64  # which NumPy draws as quickly
+_FEW_WORDS = 512  # which NumPy draws as quickly
 
 
 def _memory_of(bits: np.random.MT19937) -> np.ndarray | None:

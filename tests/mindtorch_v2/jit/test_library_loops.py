@@ -7,7 +7,7 @@ import pytest
 
 import mindtorch_v2 as torch
 from mindtorch_v2._backends.cpu.jit import calls, machine
-from mindtorch_v2._backends.cpu.kernels import distance, histogram, products, rnn, sort, sparse
+from mindtorch_v2._backends.cpu.kernels import distance, histogram, index, products, rnn, sort, sparse
 from mindtorch_v2._core.threads import blas
 from mindtorch_v2._kernels.language import kernel, multiply, parallel
 from mindtorch_v2._ops._declare.rules import Spec
@@ -236,3 +236,11 @@ def test_recurrent_layers_are_their_cells(threads: int, mode: str, options: dict
         total.backward()
     for mine, each in zip(found, (*layer.parameters(), *sequences), strict=True):
         torch.testing.assert_close(mine, each.grad)
+
+
+@pytest.mark.parametrize("kind", ["bool", "float16", "float32", "int64"])
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.9, 1.0])
+@pytest.mark.parametrize("shape", [(40,), (7, 9), (2, 3, 1, 8)])
+def test_places_of_what_is_not_zero(shape: tuple[int, ...], share: float, kind: str) -> None:
+    x = (RNG.random(shape) < share).astype(kind)
+    np.testing.assert_array_equal(index.nonzero(x), np.transpose(x.nonzero()))

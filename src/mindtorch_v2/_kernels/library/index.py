@@ -185,3 +185,31 @@ def sum_rows(out, index, src, parts, skipped):
             if at >= begin and at < end and at != skipped:
                 for i in range(src.shape[1]):
                     out[at, i] += src[p, i]
+
+
+@kernel
+def nonzero(places, x, sizes):
+    """Where elements are not zero: a row of `places` for each dimension; those before the last have these sizes.
+
+    Rows of x lie along the last dimension. Which of its elements are not zero is written down without a branch, beyond
+    the last that is not zero too, as long as there is room for that.
+    """
+    count, length, last = places.shape[1], x.shape[1], places.shape[0] - 1
+    found = 0
+    for row in range(x.shape[0]):
+        before = found
+        if before + length <= count:
+            for j in range(length):
+                places[last, found] = j
+                found += 1 if x[row, j] != 0 else 0
+        else:
+            for j in range(length):
+                if x[row, j] != 0:
+                    places[last, found] = j
+                    found += 1
+        rest = row
+        for step in range(last):
+            d = last - 1 - step
+            place, rest = rest % sizes[d], rest // sizes[d]
+            for i in range(before, found):
+                places[d, i] = place

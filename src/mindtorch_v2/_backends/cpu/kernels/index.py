@@ -254,6 +254,14 @@ def index_put(self: Any, indices: Any, values: Any, accumulate: bool) -> bool | 
                     _parts(values.size, len(self))) or None
 
 
+def nonzero(self: Any) -> Any:
+    if not self.size or not self.ndim or not self.flags.c_contiguous or self.dtype.kind == "c":
+        return None
+    made = np.empty((self.ndim, np.count_nonzero(self)), np.int64)
+    done = launched(kernels.nonzero, made, self.reshape(-1, self.shape[-1]), np.array(self.shape[:-1], np.int64))
+    return made.T if done else None
+
+
 # rows of a table -----------------------------------------------------------------------------------------------------
 
 
