@@ -93,6 +93,29 @@ class Stream:
                 f"stream_id={self.stream_id}")
 
 
+class Queue:
+    """What streams of accelerators share: waiting for marks, which their events are."""
+
+    __slots__ = ()
+
+    def _new_event(self) -> Any:
+        raise NotImplementedError
+
+    def record_event(self, event: Any = None) -> Any:
+        """The event, or a new one, as a mark at the present end of the queue."""
+        event = self._new_event() if event is None else event
+        event.record(self)
+        return event
+
+    def wait_event(self, event: Any) -> None:
+        """Work queued from now on waits for the event."""
+        event.wait(self)
+
+    def wait_stream(self, stream: Any) -> None:
+        """Work queued from now on waits for all work queued on `stream` so far."""
+        self.wait_event(stream.record_event())
+
+
 class StreamContext:
     """Context manager that sends this thread's work to a stream; None changes nothing."""
 

@@ -6,6 +6,7 @@ from typing import Any
 import cupy
 
 from ..._core.device import device as _device
+from ..._core.device_objects import Queue
 from .memory import hold_until
 from .runtime import current_device, device_of, index_of, reported
 
@@ -19,7 +20,7 @@ class _Current(threading.local):
         self.streams: dict[int, Stream] = {}
 
 
-class Stream:
+class Stream(Queue):
     """A queue of work on one device, run in order."""
 
     def __init__(self, device: Any = None, priority: int = 0, *, made: Any = None) -> None:
@@ -28,6 +29,9 @@ class Stream:
             with cupy.cuda.Device(self.device_index):
                 made = cupy.cuda.Stream(non_blocking=True, priority=priority)
         self.cupy_stream = made
+
+    def _new_event(self) -> "Event":
+        return Event()
 
     @property
     def cuda_stream(self) -> int:
@@ -52,19 +56,6 @@ class Stream:
     def query(self) -> bool:
         """Whether all work queued so far has run."""
         return self.cupy_stream.done
-
-    def record_event(self, event: "Event | None" = None) -> "Event":
-        event = Event() if event is None else event
-        event.record(self)
-        return event
-
-    def wait_event(self, event: "Event") -> None:
-        """Work queued from now on waits for the event."""
-        event.wait(self)
-
-    def wait_stream(self, stream: "Stream") -> None:
-        """Work queued from now on waits for all work queued on `stream` so far."""
-        self.wait_event(stream.record_event())
 
     def __enter__(self) -> "Stream":
         self._previous = current_device(), current_stream(self.device_index)

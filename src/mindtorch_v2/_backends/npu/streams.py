@@ -6,6 +6,7 @@ from collections.abc import Callable
 from ctypes import byref, c_float, c_int32
 from typing import Any
 
+from ..._core.device_objects import Queue
 from .facts import POINTER
 from .runtime import Runtime, at_stop, running, started, thread
 
@@ -14,7 +15,7 @@ EVENT_SYNC, EVENT_PROGRESS, EVENT_TIME = 1, 2, 8
 POOL_SIZE = 32  # streams a device; more of them share these, as on CUDA
 
 
-class Stream:
+class Stream(Queue):
     """A queue of work on one device, run in order. Made without a handle, it is the next one of the device's pool."""
 
     __slots__ = ("__weakref__", "device_index", "handle")
@@ -22,6 +23,9 @@ class Stream:
     def __init__(self, device: Any = None, priority: int = 0, *, handle: int = 0) -> None:
         self.device_index = thread.device if device is None else device_index(device)
         self.handle = handle or _pooled_stream(self.device_index)
+
+    def _new_event(self) -> "Event":
+        return Event()
 
     @property
     def npu_stream(self) -> int:
@@ -37,19 +41,6 @@ class Stream:
         status = c_int32()
         started(self.device_index).call("aclrtStreamQuery", self.handle, byref(status))
         return status.value == 0
-
-    def record_event(self, event: "Event | None" = None) -> "Event":
-        event = Event() if event is None else event
-        event.record(self)
-        return event
-
-    def wait_event(self, event: "Event") -> None:
-        """Work queued from now on waits for the event."""
-        event.wait(self)
-
-    def wait_stream(self, stream: "Stream") -> None:
-        """Work queued from now on waits for all work queued on `stream` so far."""
-        self.wait_event(stream.record_event())
 
     def __enter__(self) -> "Stream":
         current.outer.append((thread.device, current_stream(self.device_index)))

@@ -225,26 +225,30 @@ def _check_is_tensor(result: Any) -> None:
         raise ValueError(f"A parametrization must return a tensor. Got {type(result).__name__}.")
 
 
+def _differences(before: torch.Tensor, after: torch.Tensor) -> Iterator[tuple[str, Any, Any]]:
+    """What two tensors differ in, of dtype and shape."""
+    for what in ("dtype", "shape"):
+        was, became = getattr(before, what), getattr(after, what)
+        if was != became:
+            yield what, was, became
+
+
 def _check_keeps_type(module: Module, name: str, parametrization: Module) -> None:
     """Raises unless the parametrization, and its inverse, keep dtype and shape of a tensor parametrized already."""
     before = getattr(module, name)
     result = parametrization(before)
     _check_is_tensor(result)
-    for what in ("dtype", "shape"):
-        was, became = getattr(before, what), getattr(result, what)
-        if was != became:
-            raise ValueError(f"Registering a parametrization may not change the {what} of the tensor, unless the "
-                             f"`unsafe` flag is enabled.\nmodule.{name}.{what}: {was}\n"
-                             f"parametrization(module.{name}).{what}: {became}")
+    for what, was, became in _differences(before, result):
+        raise ValueError(f"Registering a parametrization may not change the {what} of the tensor, unless the `unsafe` "
+                         f"flag is enabled.\nmodule.{name}.{what}: {was}\nparametrization(module.{name}).{what}: "
+                         f"{became}")
     inverse = _inverted(parametrization, result)
     if not isinstance(inverse, torch.Tensor):
         raise ValueError(f"parametrization.right_inverse must return a tensor. Got: {type(inverse).__name__}")
-    for what in ("dtype", "shape"):
-        was, became = getattr(before, what), getattr(inverse, what)
-        if was != became:
-            raise ValueError(f"The tensor returned by parametrization.right_inverse must have the same {what} as "
-                             f"module.{name}, unless the `unsafe` flag is enabled.\nmodule.{name}.{what}: {was}\n"
-                             f"returned {what}: {became}")
+    for what, was, became in _differences(before, inverse):
+        raise ValueError(f"The tensor returned by parametrization.right_inverse must have the same {what} as "
+                         f"module.{name}, unless the `unsafe` flag is enabled.\nmodule.{name}.{what}: {was}\n"
+                         f"returned {what}: {became}")
 
 
 def _refuse_pickling(self: Module) -> Any:

@@ -8,7 +8,7 @@ from .. import functional as F
 from ..modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from ..modules.module import Module
 from ..parameter import Parameter, UninitializedParameter
-from .weight_norm import hook_number
+from .weight_norm import hook_number, remove_hook
 
 __all__ = ["SpectralNorm", "SpectralNormLoadStateDictPreHook", "SpectralNormStateDictHook", "remove_spectral_norm",
            "spectral_norm"]
@@ -136,11 +136,7 @@ def spectral_norm(module: M, name: str = "weight", n_power_iterations: int = 1, 
 
 def remove_spectral_norm(module: M, name: str = "weight") -> M:
     """The module with a plain weight again."""
-    number = hook_number(module._forward_pre_hooks, SpectralNorm, name)
-    if number is None:
-        raise ValueError(f"spectral_norm of '{name}' not found in {module}")
-    hook: Any = module._forward_pre_hooks.pop(number)
-    hook.remove(module)
+    remove_hook(module, SpectralNorm, name, "spectral_norm")
     for hooks, kind in ((module._state_dict_hooks, SpectralNormStateDictHook),
                         (module._load_state_dict_pre_hooks, SpectralNormLoadStateDictPreHook)):
         number = hook_number(hooks, kind, name)

@@ -64,6 +64,15 @@ def hook_number(hooks: dict[int, Any], kind: type, name: str) -> int | None:
     return None
 
 
+def remove_hook(module: Module, kind: type, name: str, what: str) -> None:
+    """Takes off what computes the parameter before each call."""
+    number = hook_number(module._forward_pre_hooks, kind, name)
+    if number is None:
+        raise ValueError(f"{what} of '{name}' not found in {module}")
+    hook: Any = module._forward_pre_hooks.pop(number)
+    hook.remove(module)
+
+
 def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     """The module with its weight stored as length (name_g) and direction (name_v) along `dim`."""
     WeightNorm.apply(module, name, dim)
@@ -72,9 +81,5 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
 
 def remove_weight_norm(module: M, name: str = "weight") -> M:
     """The module with a plain weight again."""
-    number = hook_number(module._forward_pre_hooks, WeightNorm, name)
-    if number is None:
-        raise ValueError(f"weight_norm of '{name}' not found in {module}")
-    hook: Any = module._forward_pre_hooks.pop(number)
-    hook.remove(module)
+    remove_hook(module, WeightNorm, name, "weight_norm")
     return module
