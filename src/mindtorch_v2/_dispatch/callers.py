@@ -77,11 +77,17 @@ def compile_function(name: str, source: str, scope: dict[str, Any]) -> FunctionT
     if operator is None or operator.declaration is None:
         filename = f"<mindtorch_v2 {purpose}>"
         linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-        exec(compile(source, filename, "exec"), scope)
+        exec(_compiled(source, filename), scope)
     else:
         declaration, label = operator.declaration, f"{operator.schema.base_name} {role}".rstrip()
         exec(_placed(compile(source, declaration.file, "exec"), declaration.line, label), scope)
     return scope[name]
+
+
+@functools.lru_cache(128)
+def _compiled(source: str, filename: str) -> CodeType:
+    """Code that is run in several scopes: the plans of one program for other sizes read alike."""
+    return compile(source, filename, "exec")
 
 
 def _placed(code: CodeType, line: int, label: str) -> CodeType:

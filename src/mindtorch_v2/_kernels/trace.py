@@ -603,6 +603,8 @@ _attach()
 class Expression:
     """What a pointwise function became: a node over parameters `t0` (elements) and `n1` (numbers), and its guards."""
 
+    cost: int | None = None  # in additions, once somebody has asked
+
     def __init__(self, compute: Callable, args: Sequence[Any], at: Sequence[int], kind: np.dtype,
                  narrow: np.dtype | None = None, *, rounds: bool = False, rounds_numbers: bool = False,
                  waits: bool = False, functions: Container[str] | None = None) -> None:

@@ -1,12 +1,13 @@
 """Kernels of groups: the expressions of several pointwise entries in one loop over elements."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._core.geometry import collapsed, contiguous_strides
+from .._core.planning import plans
 from .._kernels import ir
 from .._kernels.ir import Array, Node, cast, const
 from .._kernels.pointwise import CHUNK, _placed, cost, in_row, loop_over_rows, number, var, whole
@@ -39,11 +40,25 @@ class Body:
     """What a kernel does with one element, and with rows of them where it folds: values by name, each computed once."""
 
     def __init__(self) -> None:
-        self.statements: list[Any] = []  # ir.Set or Fold
+        self._parts: list[Any] = []  # what statements are made of: themselves, or an expression and what it is given
+        self._made: list[Any] = []
+        self._key: list[tuple] = []
         self.rows: set[str] = set()  # the values that a row has one of
         self.types: dict[str, str] = {}
         self.numbers: dict[str, str] = {}
         self.cost = 0
+
+    @property
+    def key(self) -> tuple:
+        """Equal for bodies that compute the same, as long as the expressions of one of them are kept."""
+        return tuple(self._key)
+
+    @property
+    def statements(self) -> list[Any]:
+        """The values in order, ir.Set or Fold; made when a kernel is, which most bodies have in common."""
+        for part in self._parts[len(self._made) :]:
+            self._made.append(self._computed(*part) if part.__class__ is tuple else part)
+        return self._made
 
     def held(self, name: str) -> Node:
         """A value that was computed or loaded."""
@@ -51,29 +66,39 @@ class Body:
 
     def compute(self, name: str, expression: Any, operands: dict[int, str], numbers: dict[int, Any], kind: str) -> None:
         """Adds a value of type `kind`: an expression of held values and of numbers, given or named."""
+        for i, letter in expression.numbers.items():
+            if isinstance(numbers[i], str):
+                self.numbers[numbers[i]] = letter
+        self._parts.append((name, expression, operands, numbers, kind))
+        self._key.append((name, id(expression), *operands.items(), repr(numbers), kind))
+        self.cost += cost_of(expression)
+        self.types[name] = "f32" if kind in _HALVES else kind
+
+    def _computed(self, name: str, expression: Any, operands: dict[int, str], numbers: dict[int, Any],
+                  kind: str) -> ir.Set:  # fmt: skip
         own = ir.TYPES[expression.kind.name]
         placed = {f"t{i}": cast(self.held(operand), own) for i, operand in operands.items()}
         for i, letter in expression.numbers.items():
             value = numbers[i]
             if isinstance(value, str):
-                self.numbers[value] = letter
                 placed[f"n{i}"] = Node("arg", letter, (), value)
             else:
                 placed[f"n{i}"] = const(float(value) if letter == "f64" else int(value), letter)
-        node = _placed(expression.node, placed)
-        self.cost += cost(expression.node)
-        self._hold(name, cast(node, kind), kind)
+        value = cast(_placed(expression.node, placed), kind)
+        return ir.Set(name, cast(value, "f32") if kind in _HALVES else value)  # rounded as if it had been stored
 
     def fold(self, name: str, source: str, kind: str) -> Node:
         """Adds a value that a row has one of."""
-        self.statements.append(Fold(name, source, kind))
+        self._parts.append(Fold(name, source, kind))
+        self._key.append((name, source, kind))
         self.types[name] = self.types[source]
         self.rows.add(name)
         return self.held(name)
 
     def hold(self, name: str, value: Node) -> Node:
         """Adds a value: one of a row if it is made of such."""
-        self.statements.append(ir.Set(name, value))
+        self._parts.append(ir.Set(name, value))
+        self._key.append((name, value.key()))
         self.types[name] = value.type
         self.cost += cost(value)
         if all(used in self.rows for used in _used(value)):
@@ -82,13 +107,30 @@ class Body:
 
     def load(self, name: str, kind: str) -> None:
         """Adds a value that comes out of memory."""
+        self._key.append((name, kind))
         self.types[name] = "f32" if kind in _HALVES else kind
 
-    def _hold(self, name: str, value: Node, kind: str) -> None:
-        if kind in _HALVES:  # rounded as if it had been stored
-            value, kind = cast(value, "f32"), "f32"
-        self.statements.append(ir.Set(name, value))
-        self.types[name] = kind
+
+def cost_of(expression: Any) -> int:
+    """What an expression costs, counted once."""
+    if expression.cost is None:
+        expression.cost = cost(expression.node)
+    return expression.cost
+
+
+_MOST_KERNELS = 1024
+_kernels: dict[tuple, tuple[ir.Kernel, Body]] = {}  # the body, since its expressions are known by their identity
+plans.append(_kernels)
+
+
+def _shared(key: tuple, body: Body, make: Callable[[], ir.Kernel]) -> ir.Kernel:
+    """The one kernel of bodies that compute the same from arrays that lie alike: it knows no sizes."""
+    known = _kernels.get(key)
+    if known is None:
+        if len(_kernels) >= _MOST_KERNELS:
+            _kernels.clear()
+        known = _kernels[key] = make(), body
+    return known[0]
 
 
 def geometry(shape: Sequence[int], operands: Sequence[Operand], outs: int) -> tuple[np.ndarray, str]:
@@ -173,7 +215,15 @@ def kernel(
 
     Of the values in `sums`, arrays that follow the operands get the sum of each turn. `length` is that of a row.
     """
-    arrays = [Array(f"a{k}", _type(o), 1, "raw") for k, o in enumerate(operands)]
+    interleaved = _INTERLEAVED if body.cost >= _COSTLY and length >= _LONG and not sums else 0
+    types = [_type(operand) for operand in operands]
+    key = body.key, *types, *stored, *loaded, letters, len(stored), *sums, interleaved
+    return _shared(key, body, lambda: _kernel(body, types, stored, loaded, letters, sums, interleaved))
+
+
+def _kernel(body: Body, types: Sequence[str], stored: Sequence[str], loaded: Sequence[str], letters: str,
+            sums: Sequence[str], interleaved: int) -> ir.Kernel:  # fmt: skip
+    arrays = [Array(f"a{k}", kind, 1, "raw") for k, kind in enumerate(types)]
     partial = [Array(f"sums{k}", body.types[name], 1, "raw") for k, name in enumerate(sums)]
     known = Array("geometry", "i64", 1, "c")
     outs = len(stored)
@@ -191,7 +241,7 @@ def kernel(
              for k, a in enumerate(partial)]  # fmt: skip
     statements, variables = loop_over_rows(
         arrays, known, letters, inner, max(body.cost, 1), begins=True, before=before, after=after,
-        interleaved=_INTERLEAVED if body.cost >= _COSTLY and length >= _LONG and not sums else 0,
+        interleaved=interleaved,
     )  # fmt: skip
     variables |= body.types | {f"total{k}": a.type for k, a in enumerate(partial)}
     numbers = list(body.numbers.items())
@@ -322,7 +372,15 @@ def row_kernel(
     body: Body, operands: Sequence[Operand], stored: Sequence[str], loaded: Sequence[str], letters: str
 ) -> ir.Kernel:
     """As `kernel`, for a body with values of rows; a turn is a row."""
-    arrays = [Array(f"a{k}", _type(o), 1, "raw") for k, o in enumerate(operands)]
+    types = [_type(operand) for operand in operands]
+    key = "rows", body.key, *types, *stored, *loaded, letters, len(stored)
+    return _shared(key, body, lambda: _row_kernel(body, types, stored, loaded, letters))
+
+
+def _row_kernel(
+    body: Body, types: Sequence[str], stored: Sequence[str], loaded: Sequence[str], letters: str
+) -> ir.Kernel:
+    arrays = [Array(f"a{k}", kind, 1, "raw") for k, kind in enumerate(types)]
     known = Array("geometry", "i64", 1, "c")
     rows = _Rows(body, arrays, letters, stored, loaded)
     before: list[Any] = []

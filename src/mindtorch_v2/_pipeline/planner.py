@@ -118,11 +118,11 @@ class _Planner:
             if recipe.expression is recipe.fold is recipe.row is None or not joins(at, entry):
                 self._call(at, entry)
         join_products(self)
-        reads = self._reads()
+        reads = self.reads()
         for draft in self.drafts:
             self.plan.steps.append(self._step(draft, reads))
 
-    def _reads(self) -> dict[int, int]:
+    def reads(self) -> dict[int, int]:
         """The last step that reads a memory."""
         reads: dict[int, int] = {}
         for draft in self.drafts:
@@ -130,10 +130,6 @@ class _Planner:
                 memory = self._memory(number)
                 reads[memory] = max(reads.get(memory, -1), draft.index)
         return reads
-
-    def is_kept(self, memory: int, draft: Draft) -> bool:
-        """Whether what a step has put into memory is held, or read by a later step."""
-        return memory in self.live or self._reads().get(memory, -1) > draft.index
 
     def writes(self, draft: Draft) -> bool:
         """Whether a step writes memory that was there before."""

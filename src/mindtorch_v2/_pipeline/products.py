@@ -136,7 +136,7 @@ def _part_of(entry: Entry, before: Callable[[int], bool], product: Product, layo
 
 
 def join_products(planner: "_Planner") -> None:
-    """Gives calls that multiply matrices to the device, with the step after them where that is one chain of parts."""
+    """Makes one step of a call that multiplies matrices and the step after it, where the device computes both."""
     readers: dict[int, list[Draft]] = {}
     for draft in planner.drafts:
         for memory in {planner.place(number).memory for number in planner.operands(draft)}:
@@ -147,23 +147,20 @@ def join_products(planner: "_Planner") -> None:
         product = product_of(entry, planner.plan.layouts) if alone else None
         if product is None:
             continue
-        backend = backend_of(product.layout.device.type)
         result = planner.place(entry.results[0])  # type: ignore[arg-type]
         after = readers.get(result.memory, [])
-        if len(after) == 1 and result.memory not in planner.live:
-            parts = _parts(planner, draft, after[0], product, result)
-            launch = backend.fused_product(product, parts) if parts else None
-            if launch is not None:
-                after[0].entries = [*draft.entries, *after[0].entries]
-                after[0].product, after[0].shape = (product, parts, launch), None
-                planner.drop(draft)
-                continue
-        launch = backend.fused_product(product, [])
+        if len(after) != 1 or result.memory in planner.live:
+            continue
+        parts = _parts(planner, draft, after[0], product, readers)
+        launch = backend_of(product.layout.device.type).fused_product(product, parts) if parts else None
         if launch is not None:
-            draft.product = (product, [], launch)
+            after[0].entries = [*draft.entries, *after[0].entries]
+            after[0].product, after[0].shape = (product, parts, launch), None
+            planner.drop(draft)
 
 
-def _parts(planner: "_Planner", draft: "Draft", after: "Draft", product: Product, result: Any) -> list[Part]:
+def _parts(planner: "_Planner", draft: "Draft", after: "Draft", product: Product,
+           readers: dict[int, list["Draft"]]) -> list[Part]:  # fmt: skip
     """What a step does with the elements of a product, one thing after the other; nothing if it is more than that."""
     plan = planner.plan
     if after.shape is None or after.writes or after.sums or after.body.rows or len(after.entries) > _MOST_PARTS:
@@ -172,7 +169,7 @@ def _parts(planner: "_Planner", draft: "Draft", after: "Draft", product: Product
     if any(planner.writes(other) for other in between):
         return []  # perhaps what is multiplied
     parts: list[Part] = []
-    state = result
+    state = planner.place(plan.entries[draft.entries[0]].results[0])  # type: ignore[arg-type]
     for at in after.entries:
         entry = plan.entries[at]
 
@@ -186,5 +183,6 @@ def _parts(planner: "_Planner", draft: "Draft", after: "Draft", product: Product
             return []
         parts.append(part)
         state = planner.place(entry.results[0])  # type: ignore[arg-type]
-    kept = [memory for memory in after.content if memory != state.memory and planner.is_kept(memory, after)]
+    others = [memory for memory in after.content if memory != state.memory]
+    kept = any(memory in planner.live or readers.get(memory, [after]) != [after] for memory in others)
     return [] if kept else parts

@@ -9,7 +9,7 @@ from typing import Any
 from .._backends.meta import MetaArray
 from .._core.device import device
 from .._core.dtype import FLOAT, REDUCED
-from .._core.planning import planners
+from .._core.planning import planners, plans
 from .._core.tensor import Tensor
 from .._dispatch.keys import META_MASK, changed_modes
 from .._dispatch.registry import Operator
@@ -23,6 +23,7 @@ from .._ops._declare.rules import common_dtype
 from .trace import Layout, Slots, layout_of
 
 REAL = frozenset((int, float))
+_MOST_EXPRESSIONS = 4096
 # What `compute` may raise where it does what kernels cannot, since it is made for arrays.
 _UNTRACEABLE = (Untraceable, TypeError, AttributeError, ValueError, OverflowError, NotImplementedError)
 
@@ -111,13 +112,12 @@ def recipe_for(operator: Operator, args: Sequence[Any], free: dict[int, Any]) ->
         return recipe
     if len(results) == 1 and not written or writes and written == ((0, None, 1),) and returns == 0:
         functional = declaration.inplace_of or operator
+        fixed = frozenset([f"n{i}" for i, part in enumerate(template) if part.__class__ is not Slots])
         recipe.expression = _expression(
-            functional, args, args[0] if writes else None, args[0]._array.dtype if writes else results[0].dtype
+            functional, args, args[0] if writes else None, args[0]._array.dtype if writes else results[0].dtype, fixed
         )
         recipe.quick = not writes and results[0] is not None
         if recipe.expression is not None:
-            fixed = {f"n{i}" for i, part in enumerate(template) if part.__class__ is not Slots}
-            recipe.expression.guards = [g for g in recipe.expression.guards if not fixed.issuperset(_named(g[0]))]
             recipe.kind, recipe.fails = "write" if writes else "pointwise", False
         else:
             recipe.fold = _fold(operator, args, results)
@@ -240,13 +240,33 @@ def _is_plain(made: Any) -> bool:
 # expressions ---------------------------------------------------------------------------------------------------------
 
 
-def _expression(operator: Operator, args: Sequence[Any], target: Any, made: Any) -> Expression | None:
+_expressions: dict[tuple, Expression] = {}
+plans.append(_expressions)
+
+
+def _traced(fixed: frozenset[str], compute: Callable, plain: Sequence[Any], at: Sequence[int], kind: Any,
+            narrow: Any = None, **options: Any) -> Expression:  # fmt: skip
+    """The one expression of calls that differ in sizes; what `fixed` numbers answered need not be asked again."""
+    key = (fixed, compute, *at, kind, narrow, options.get("rounds"), options.get("rounds_numbers"),
+           "functions" in options, *[(value.__class__, repr(value)) for value in plain])  # fmt: skip
+    known = _expressions.get(key)
+    if known is None:
+        if len(_expressions) >= _MOST_EXPRESSIONS:
+            _expressions.clear()
+        known = _expressions[key] = Expression(compute, plain, at, kind, narrow, **options)
+        known.guards = [guard for guard in known.guards if not fixed.issuperset(_named(guard[0]))]
+    return known
+
+
+def _expression(
+    operator: Operator, args: Sequence[Any], target: Any, made: Any, fixed: frozenset[str]
+) -> Expression | None:
     """What a pointwise operator computes of an element; None if that cannot be written down."""
     family = operator.declaration.family
     moved = _MOVES.get(operator.schema.base_name)
     try:
         if moved is not None:
-            return moved(args, made)
+            return moved(args, made, fixed)
         if not isinstance(family, Pointwise) or (type(family).kernel, type(family).computed) != _OWN:
             return None
         given = twins_of(args, {})
@@ -267,8 +287,9 @@ def _expression(operator: Operator, args: Sequence[Any], target: Any, made: Any)
             from .._backends.cuda.special import FUNCTIONS
 
             between = narrow if family.rounds else None
-            return Expression(family.compute, plain, at, kind.np, between, rounds=True, functions=FUNCTIONS)
-        return Expression(
+            return _traced(fixed, family.compute, plain, at, kind.np, between, rounds=True, functions=FUNCTIONS)
+        return _traced(
+            fixed,
             family.compute,
             plain,
             at,
@@ -285,7 +306,7 @@ def _expression(operator: Operator, args: Sequence[Any], target: Any, made: Any)
 _OWN = (Pointwise.kernel, Pointwise.computed)
 
 
-def _copied(args: Sequence[Any], made: Any, at: int = 0) -> Expression | None:
+def _copied(args: Sequence[Any], made: Any, fixed: frozenset[str], at: int = 0) -> Expression | None:
     """What copies and casts compute: the element of an operand, in another type where no digits of it are cut off."""
     if not isinstance(args[at], Tensor):
         return None
@@ -294,7 +315,13 @@ def _copied(args: Sequence[Any], made: Any, at: int = 0) -> Expression | None:
     if kind is None or other is None or kind != other and other not in ("f16", "bf16", "f32", "f64"):
         return None
     plain = [None if i != at else source for i in range(len(args))]
-    return Expression(lambda xp, *values: values[at], plain, [at], _dtype("float32") if source in REDUCED else source)
+    return _traced(fixed, _element(at), plain, [at], _dtype("float32") if source in REDUCED else source)
+
+
+@functools.cache
+def _element(at: int) -> Callable:
+    """The function that gives one of its operands."""
+    return lambda xp, *values: values[at]
 
 
 @functools.cache

@@ -12,6 +12,7 @@ import numpy as np
 
 from .._backends.meta import MetaArray
 from .._core.geometry import contiguous_strides
+from .._core.planning import plans
 from .._core.storage import UntypedStorage
 from .._core.tensor import Tensor
 from .._dispatch.callers import compile_function
@@ -195,7 +196,7 @@ class _Written:
             places = ", ".join(f"{v}.pointer + {offset}" if offset else f"{v}.pointer"
                                for v, offset in zip(arrays, group.offsets, strict=True))  # fmt: skip
             return [*fresh, f"launch{at}({places}{numbers})"]
-        self.scope |= {f"code{at}": code_of(step.kernel), f"words{at}": group.geometry}
+        self.scope |= {f"code{at}": code_of(step.kernel), f"words{at}": group.geometry, f"size{at}": size}
         arrays += [f"q{number}" for number in sums]
         chunks, rows = int(group.geometry[1]), int(group.geometry[3]) // int(group.geometry[1])
         ends = []
@@ -205,7 +206,7 @@ class _Written:
         self.scope["finished"] = _finished
         if ends:
             ends = ["else:", *ends]
-        return [f"code = code{at}.call or code{at}.wanted({size})", "done = False", "if code is not None:",
+        return [f"code = code{at}.call or code{at}.wanted(size{at})", "done = False", "if code is not None:",
                 *("    " + line for line in fresh),
                 f"    done = code({', '.join(arrays)}, words{at}{numbers})",
                 "if not done:", f"    {otherwise}", *ends]  # fmt: skip
@@ -250,10 +251,19 @@ class _Written:
 
 
 _codes: dict[str, Any] = {}
+_codes_of: dict[int, tuple[Any, Any]] = {}  # by the identity of a kernel, which is kept
+plans.append(_codes_of)
 
 
 def code_of(kernel: Any) -> Any:
     """What may become the machine code of a kernel: one for all that compute the same."""
+    known = _codes_of.get(id(kernel))
+    if known is None:
+        known = _codes_of[id(kernel)] = kernel, _code(kernel)
+    return known[1]
+
+
+def _code(kernel: Any) -> Any:
     from .._backends.cpu.jit import machine
     from .._backends.cpu.jit.calls import Code
     from .._kernels import llvm

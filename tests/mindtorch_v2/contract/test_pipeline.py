@@ -631,3 +631,21 @@ def test_tensors_that_one_recording_has_from_the_last_are_as_new() -> None:
     assert seen[0].requires_grad
     for one in made:
         torch.testing.assert_close(one, wanted)
+
+
+def test_other_sizes_have_the_kernels_of_those_that_were_planned_before() -> None:
+    """A kernel is told sizes when it runs: planning for others makes no kernel, and nothing is compiled."""
+    weight = torch.randn(24)
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.layer_norm((x * 2 + weight).tanh(), (24,)).exp() * x
+
+    kernels = []
+    for count in (3, 5, 8):
+        x = torch.randn(count, 24)
+        with torch.pipeline() as pipe:
+            made = program(x)
+        torch.testing.assert_close(made, program(x))
+        kernels.append([step.kernel for step in pipe.history[-1][1].steps])
+    assert len(kernels[0]) == 1
+    assert kernels[0][0] is kernels[1][0] is kernels[2][0]

@@ -206,7 +206,9 @@ def _convolve(direction: str, arrays: list, bias: Any, steps: Steps) -> bool:
 
 # products ------------------------------------------------------------------------------------------------------------
 
-_MULTIPLIED = 1 << 20  # numbers from which on a product is quicker than by BLAS, which has less to prepare
+_MULTIPLIED = 1 << 20  # numbers from which on preparing a call does not matter
+_FEW_ROWS, _MOST_JOINED = 64, 1 << 20  # of a product; elements of an operand
+_COSTLY = ("gelu_tanh", "sigmoid", "silu", "tanh")  # compiled kernels compute these in less time, by themselves
 _PARTS = {"sigmoid": "logistic", "silu": "swish", "gelu": "gelu_erf"}  # which oneDNN names otherwise
 
 
@@ -224,9 +226,13 @@ def _product(recipe: Recipe, left: Layout, right: Layout, biased: bool, parts: t
 
 
 def fused_product(product: Any, parts: Sequence[Any]) -> Callable | None:
-    """As the backend's: products of float32 that are large enough, of matrices that lie densely."""
+    """As the backend's: products of float32 of matrices that lie densely, where that was measured to be quicker."""
     sides = product.left, product.right
     if product.layout.dtype != _F32 or product.work < _MULTIPLIED:
+        return None
+    if product.shape[0] > _FEW_ROWS and any(part.name in _COSTLY for part in parts):
+        return None
+    if any(math.prod(getattr(part.operand, "shape", ())) > _MOST_JOINED for part in parts):
         return None
     if any(side.strides not in ((side.shape[1], 1), (1, side.shape[0])) for side in sides):
         return None
