@@ -643,6 +643,34 @@ from . import _prims as _prims
 from . import _prims_common as _prims_common
 from . import _refs as _refs
 def _sample_dirichlet(input: Tensor, generator: Generator | None = None) -> Tensor: ...
+def _scaled_mm(
+    input: Tensor,
+    mat2: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    bias: Tensor | None = None,
+    scale_result: Tensor | None = None,
+    out_dtype: _DType | None = None,
+    use_fast_accum: _bool = False,
+    *,
+    out: Tensor | None = None,
+) -> Tensor: ...
+def _scaled_mm_v2(
+    input: Tensor,
+    mat2: Tensor,
+    scale_a: Sequence[Tensor],
+    recipe_a: Sequence[_int],
+    swizzle_a: Sequence[_int],
+    scale_b: Sequence[Tensor],
+    recipe_b: Sequence[_int],
+    swizzle_b: Sequence[_int],
+    bias: Tensor | None,
+    out_dtype: _DType | None,
+    contraction_dim: Sequence[_int] = (),
+    use_fast_accum: _bool = False,
+    *,
+    out: Tensor | None = None,
+) -> Tensor: ...
 def _segment_reduce(
     data: Tensor,
     reduce: _str,

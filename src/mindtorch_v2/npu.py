@@ -197,6 +197,11 @@ def reset_peak_memory_stats(device: Any = None) -> None:
 reset_max_memory_allocated = reset_peak_memory_stats
 
 
+def reset_accumulated_memory_stats(device: Any = None) -> None:
+    """Starts the counts of allocations anew."""
+    _pool(device).reset_counts()
+
+
 def memory_stats(device: Any = None) -> dict[str, int]:
     return _pool(device).statistics()
 
@@ -274,6 +279,7 @@ __all__ = [*_TYPES, "Event", "ExternalStream", "NPUGraph", "NpuError", "OutOfMem
            "get_rng_state_all", "graph", "init", "initial_seed", "is_available", "is_bf16_supported", "is_initialized",
            "make_graphed_callables", "manual_seed", "manual_seed_all", "matmul", "max_memory_allocated",
            "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved", "memory_snapshot",
-           "memory_stats", "memory_summary", "mstx", "reset_max_memory_allocated", "reset_peak_memory_stats",
-           "set_compile_mode", "set_device", "set_option", "set_per_process_memory_fraction", "set_rng_state",
-           "set_rng_state_all", "set_stream", "stream", "synchronize"]  # fmt: skip
+           "memory_stats", "memory_summary", "mstx", "reset_accumulated_memory_stats", "reset_max_memory_allocated",
+           "reset_peak_memory_stats", "set_compile_mode", "set_device", "set_option",
+           "set_per_process_memory_fraction", "set_rng_state", "set_rng_state_all", "set_stream", "stream",
+           "synchronize"]  # fmt: skip

@@ -42,7 +42,6 @@ ABSENT_MODULES: dict[str, Names] = {
     "sparse.semi_structured": Names("Kernels that skip two of four weights are those of NVIDIA's libraries.", """
         SparseSemiStructuredTensor SparseSemiStructuredTensorCUSPARSELT SparseSemiStructuredTensorCUTLASS""",
                                     "to_sparse_semi_structured"),
-    "nn.parallel.scatter_gather": Names("It uses one device.", "", "gather scatter scatter_kwargs"),
 }
 
 

@@ -268,6 +268,10 @@ class Pool:
         self.settle()
         self.peak_allocated, self.peak_reserved = self.allocated, self.reserved
 
+    def reset_counts(self) -> None:
+        self.settle()
+        self.taken, self.retries, self.failures = self.live, 0, 0
+
     def statistics(self) -> dict[str, int]:
         self.settle()
         return {

@@ -130,6 +130,8 @@ __all__ = [
     "rrelu",
     "rrelu_",
     "scaled_dot_product_attention",
+    "scaled_grouped_mm",
+    "scaled_mm",
     "selu",
     "selu_",
     "sigmoid",
@@ -153,6 +155,8 @@ __all__ = [
     "upsample_nearest",
 ]
 
+from .grouped import ScalingType as ScalingType
+from .grouped import SwizzleType as SwizzleType
 def adaptive_avg_pool1d(input: Tensor, output_size: _int | Sequence[_int]) -> Tensor: ...
 def adaptive_avg_pool2d(input: Any, output_size: Any) -> Tensor: ...
 def adaptive_avg_pool3d(input: Any, output_size: Any) -> Tensor: ...
@@ -582,6 +586,8 @@ def scaled_dot_product_attention(
     scale: _float | None = None,
     enable_gqa: _bool = False,
 ) -> Tensor: ...
+from .grouped import scaled_grouped_mm as scaled_grouped_mm
+from .grouped import scaled_mm as scaled_mm
 def selu(input: Tensor, inplace: Any = False) -> Tensor: ...
 def selu_(input: Tensor) -> Tensor: ...
 def sigmoid(input: Tensor) -> Tensor: ...

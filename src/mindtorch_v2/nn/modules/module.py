@@ -554,6 +554,13 @@ class Module(ModuleCalls, ModuleState):
 
     # ---- printing, copying ----
 
+    def _replicate_for_data_parallel(self) -> Self:
+        """A copy without parameters, whose dictionaries of children and buffers are its own."""
+        made = self.__new__(type(self))
+        made.__dict__ = {**self.__dict__, "_parameters": {}, "_buffers": self._buffers.copy(),
+                         "_modules": self._modules.copy(), "_is_replica": True}
+        return made
+
     def _get_name(self) -> str:
         return type(self).__name__
 

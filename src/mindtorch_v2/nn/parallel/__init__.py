@@ -1,10 +1,14 @@
-"""Modules over several devices: one device is used here."""
+"""Modules over several devices."""
 
 from typing import Any
 
 from .data_parallel import DataParallel, data_parallel
+from .parallel_apply import parallel_apply
+from .replicate import replicate
+from .scatter_gather import gather, scatter
 
-__all__ = ["DataParallel", "DistributedDataParallel", "data_parallel"]
+__all__ = ["DataParallel", "DistributedDataParallel", "data_parallel", "gather", "parallel_apply", "replicate",
+           "scatter"]
 
 
 def __getattr__(name: str) -> Any:
