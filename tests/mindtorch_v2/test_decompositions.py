@@ -150,8 +150,10 @@ def test_gradients(declaration: Declaration) -> None:
 
 INTERNAL = {name: d for name, d in DECOMPOSED.items() if d.samples is None}
 MOST = 12  # calls of an operator that are looked at
-# They differ by the signs of vectors, or leave out what only their own backward reads.
-LOOSE_OUTPUTS = {"aten::_linalg_eigh": {1}, "aten::_attention": {1}, "aten::_recurrent_layer": {3, 4}}
+# They differ by the signs of vectors, leave out what only their own backward reads, or what nobody reads (steps of CTC
+# that a sample does not have).
+LOOSE_OUTPUTS = {"aten::_linalg_eigh": {1}, "aten::_attention": {1}, "aten::_recurrent_layer": {3, 4},
+                 "aten::_ctc_loss": {1}}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

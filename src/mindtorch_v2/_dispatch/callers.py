@@ -327,12 +327,14 @@ def _caller_source(operator: Operator, name: str, takes_out: bool, is_method: bo
     else:
         body += [f"if extra or {leave}: return {slow}"]
     others = [a for a in schema.arguments if not a.is_tensor]
-    for a in others:
-        body += _quick_check(a, strict) * (operator.finder is not None and _converts(a))
+    early = [a for a in others if operator.finder is not None and _converts(a)]  # plans are found by what they become
+    restored = "".join(f"{a.name} = _written_{a.name}; " for a in early)
+    for a in early:
+        body += [f"_written_{a.name} = {a.name}", *_quick_check(a, strict)]
     keys = [f"    {line}" for line in _key_lines(schema.arguments)]
-    resolve = ["try:", *keys, f"except AttributeError: return {slow}", *checks]
+    resolve = ["try:", *keys, f"except AttributeError: {restored}return {slow}", *checks]
     for a in others:
-        resolve += _quick_check(a, strict) * (operator.finder is None or not _converts(a))
+        resolve += _quick_check(a, strict) * (a not in early)
     requested = next((a.name for a in schema.arguments if a.type == "Device"), None)
     if requested:
         resolve.append(f"keys = __device_keys__({requested}, keys)")
