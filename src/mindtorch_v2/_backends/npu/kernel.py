@@ -487,4 +487,4 @@ def forget_all() -> None:
         _forget_all(runtime)
 
 
-at_stop.append(_forget_all)
+at_stop.insert(0, _forget_all)  # no thread may run one on streams and memory that are given back
