@@ -31,6 +31,7 @@ IMPORT_SECONDS, IMPORT_RATIO = 0.3, 0.15
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 MEASURED_SECONDS = 0.02  # of one measurement; the number of calls in it follows from the first ones
 REST_SECONDS = 0.15  # before it
+WARM_CALLS = 40  # before the first one: machine code takes over after so many
 
 
 def serve(module: str, threads: int) -> None:
@@ -45,8 +46,8 @@ def serve(module: str, threads: int) -> None:
         group, name = json.loads(line)
         if (group, name) not in ready:
             run = GROUPS[group][name](library)
-            seconds = timed(run, 3)
-            ready[group, name] = run, max(1, round(MEASURED_SECONDS / min(seconds, timed(run, 3))))
+            timed(run, WARM_CALLS)
+            ready[group, name] = run, max(1, round(MEASURED_SECONDS / timed(run, 3)))
         run, calls = ready[group, name]
         time.sleep(REST_SECONDS)
         run()  # wakes the library's own threads
