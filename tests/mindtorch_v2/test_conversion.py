@@ -2,6 +2,7 @@
 
 import array
 import copy
+import os
 import pickle
 import warnings
 from typing import Any
@@ -90,6 +91,16 @@ def test_types_of_a_device_that_is_not_there() -> None:
     assert not torch.cuda._initialized and not torch.cuda._is_in_bad_fork() and torch.cuda._lazy_call(exit) is None
     with pytest.raises(AssertionError, match="Torch not compiled with CUDA enabled"):
         torch.cuda._lazy_init()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the test forks")
+@pytest.mark.parametrize("started", [False, True])
+def test_a_process_forked_after_cuda_was_started_says_so(started: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: started)
+    child = os.fork()
+    if not child:
+        os._exit(int(torch.cuda._is_in_bad_fork()))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == started
 
 
 def test_numbers_of_devices() -> None:

@@ -5,6 +5,7 @@ needs a device raises as a PyTorch does that was built without CUDA.
 """
 
 import importlib
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -112,9 +113,21 @@ def _lazy_call(callable: Callable[[], Any], **kwargs: Any) -> None:
         callable()
 
 
+_started_before_fork = False
+
+
+def _after_fork() -> None:
+    global _started_before_fork
+    _started_before_fork = is_initialized()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def _is_in_bad_fork() -> bool:
     """Whether this process was forked after its parent had started CUDA."""
-    return False
+    return _started_before_fork
 
 
 def _is_compiled() -> bool:
