@@ -22,6 +22,7 @@ from ._declare.op import composite, function_of, op
 from ._declare.recorded import once, recorded_gradients
 from ._declare.rules import Spec, broadcast_shape, shape_misfit
 from ._declare.samples import bools, case, cases, error, t
+from .copy import preserved_strides, uninitialised
 from .dropout import MASKED, dropout_bits
 
 dropout = function_of(registry.get("dropout"))
@@ -149,27 +150,26 @@ def _attention_array(xp: Any, query: Any, key: Any, value: Any, mask: Any, is_ca
         norms[0, heads, rows] = top[..., 0]
         norms[1, heads, rows] = xp.log(total if hidden is None else xp.where(hidden, -NEVER, total))[..., 0]
     shape = (*blocks.batch, *made.shape[1:])
-    return _in_tokens(xp, made.reshape(shape), spec[0]), norms.reshape(2, *shape[:-1])
+    return _laid(xp, made.reshape(shape), spec[0]), norms.reshape(2, *shape[:-1])
 
 
-def _in_tokens(xp: Any, made: Any, spec: Spec) -> Any:
-    """The result as the spec has it: where it has strides, heads of a token lie together, as the query's do."""
-    if spec.strides is None:
+def _laid(xp: Any, made: Any, spec: Spec) -> Any:
+    """The result as the spec has it; that of some of the samples as it is."""
+    if spec.strides is None or made.shape != tuple(spec.shape):
         return made
-    batch, heads, tokens, width = made.shape
-    wanted = xp.empty((batch, tokens, heads, width), made.dtype).transpose(0, 2, 1, 3)
+    wanted = uninitialised(spec, xp)
     wanted[...] = made
     return wanted
 
 
 def _attention_specs(query: Tensor, key: Tensor, value: Tensor, mask: Any, is_causal: bool, scale: float) -> tuple:
+    """A result lies as a copy of the query does, if the elements of a token are neighbours."""
     shape = query._array.shape
     made, strides = (*shape[:-1], value._array.shape[-1]), None
-    if query.dim() == 4 and made == shape and not query.is_contiguous():
-        batch, heads, tokens, width = shape
-        given = tuple(query.stride())
-        if given == (tokens * heads * width, width, heads * width, 1):
-            strides = given
+    if query.dim() == 4 and made == shape and query.stride(3) == 1:
+        strides = preserved_strides(query, None)
+        if strides is not None and min(strides[:3]) < shape[3]:
+            strides = None
     return Spec(made, query.dtype, strides), Spec((2, *shape[:-1]), COMPUTE.get(query.dtype, query.dtype))
 
 

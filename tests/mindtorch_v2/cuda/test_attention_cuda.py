@@ -66,3 +66,23 @@ def test_attention_agrees_with_the_cpu(name: str, kind: Any) -> None:
     for a, b in zip(got, wanted, strict=True):
         assert a.dtype is kind
         assert float((a.cpu().to(wide) - b).abs().max()) <= TOLERANCE[kind] * float(b.abs().max())
+
+
+@pytest.mark.parametrize("kind", TOLERANCE, ids=str)
+@pytest.mark.parametrize("tokens", [1, 75, 140])
+def test_results_lie_as_queries_do(kind: Any, tokens: int) -> None:
+    """Queries, keys and values of one array, as layers have them: heads of a token are together afterwards."""
+    torch.manual_seed(0)
+    together = torch.randn(2, tokens, 3, 4, 16).to(kind)
+    grad = torch.randn(2, tokens, 64).to(kind)
+    results = []
+    for array in (together.double(), together.cuda()):
+        leaf = array.detach().requires_grad_()
+        made = functional.scaled_dot_product_attention(*leaf.permute(2, 0, 3, 1, 4).unbind(0), is_causal=True)
+        assert made.stride() == (tokens * 64, 16, 64, 1)
+        rows = made.transpose(1, 2).reshape(2, tokens, 64)
+        assert rows.data_ptr() == made.data_ptr()
+        rows.backward(grad.to(array))
+        results.append((rows.detach().cpu().double(), leaf.grad.cpu().double()))
+    for one, other in zip(*results, strict=True):
+        assert float((one - other).abs().max()) <= TOLERANCE[kind] * float(one.abs().max())

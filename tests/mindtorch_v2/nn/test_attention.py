@@ -46,9 +46,22 @@ def test_a_mask_that_needs_grad_gets_one():
     assert mask.grad.shape == (3, 5)
 
 
-def test_heads_that_lie_together_stay_together():
-    query = torch.randn(2, 6, 3, 4).transpose(1, 2)
-    assert scaled_dot_product_attention(query, query, query).stride() == query.stride() == (72, 4, 12, 1)
+@pytest.mark.parametrize(("query", "strides"), [
+    (torch.randn(2, 6, 3, 4).transpose(1, 2), (72, 4, 12, 1)),
+    (torch.randn(2, 6, 3, 3, 4).permute(2, 0, 3, 1, 4)[0], (72, 4, 12, 1)),  # of queries, keys and values together
+    (torch.randn(2, 6, 36)[..., :12].view(2, 6, 3, 4).transpose(1, 2), (72, 4, 12, 1)),
+    (torch.randn(6, 2, 3, 4).permute(1, 2, 0, 3), (12, 4, 24, 1)),
+    (torch.randn(3, 2, 6, 4).transpose(0, 1), (24, 48, 4, 1)),
+    (torch.randn(2, 1, 3, 4).transpose(1, 2), (12, 4, 12, 1)),
+    (torch.randn(2, 3, 4, 6).transpose(2, 3), (72, 24, 4, 1)),  # whose tokens are not rows
+    (torch.randn(6, 4).expand(2, 3, 6, 4), (72, 24, 4, 1)),
+])  # fmt: skip
+def test_a_result_lies_as_its_queries_do(query, strides):
+    made = scaled_dot_product_attention(query, query, query)
+    assert made.stride() == strides
+    alone = query.contiguous()
+    expected = scaled_dot_product_attention(alone, alone, alone)
+    np.testing.assert_allclose(made.numpy(), expected.numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_groups_of_query_heads_share_keys():
