@@ -115,8 +115,10 @@ def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None
     index = _runtime.index_of(device)
     import cupy
 
+    from .._backends.cuda import memory
+
     with cupy.cuda.Device(index):
-        cupy.get_default_memory_pool().set_limit(fraction=fraction)
+        memory.limit(fraction)
 
 
 _kept: dict[int, Any] = {}  # memory by address, for who asked for bare addresses

@@ -364,6 +364,120 @@ def test_a_peak_before_the_first_question_is_not_missed() -> None:
     subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
 
 
+UNCOUNTED = """
+import gc
+import threading
+import mindtorch_v2 as torch
+
+MiB = 1 << 20
+
+def taken(nbytes):
+    return torch.empty(nbytes, dtype=torch.uint8, device="cuda")
+
+torch.ones(1, device="cuda")
+start = torch.cuda.memory_allocated()
+"""
+PROGRAMS = {
+    "a block is used again, and counted": """
+a = taken(10 * MiB)
+place, reserved = a.data_ptr(), torch.cuda.memory_reserved()
+assert torch.cuda.memory_allocated() == start + 10 * MiB
+del a
+assert torch.cuda.memory_allocated() == start and torch.cuda.memory_reserved() == reserved
+b = taken(10 * MiB - 100)
+assert b.data_ptr() == place and torch.cuda.memory_reserved() == reserved
+del b
+torch.cuda.empty_cache()
+assert torch.cuda.memory_reserved() <= reserved - 10 * MiB
+""",
+    "a block goes to work of the same stream": """
+large, a = taken(512 * MiB), taken(MiB)
+place, side = a.data_ptr(), torch.cuda.Stream()
+with torch.cuda.stream(side):
+    del a
+    c = taken(MiB)
+    assert c.data_ptr() != place
+b = taken(MiB)
+assert b.data_ptr() == place
+""",
+    "what is free goes to requests of other sizes before the pool grows": """
+free = torch.cuda.mem_get_info()[0]
+a = taken(int(0.6 * free))
+del a
+b = taken(int(0.7 * free))
+b[-1] = 7
+assert b[-1].item() == 7
+del b
+parts = [taken(int(0.1 * free)) for _ in range(6)]
+del parts
+assert taken(int(0.6 * free)).numel() == int(0.6 * free)
+""",
+    "running out is an error of PyTorch's": """
+a = taken(64 * MiB)
+del a
+try:
+    taken(1 << 50)
+except torch.OutOfMemoryError as error:
+    assert "Tried to allocate 1048576.00 GiB" in str(error)
+else:
+    raise AssertionError
+assert taken(MiB).fill_(1).sum().item() == MiB
+""",
+    "CuPy's functions hold what they look at": """
+x = torch.arange(6.0, device="cuda")
+place, view = x.data_ptr(), x._array.view
+del x
+y = torch.zeros(6, device="cuda")
+assert y.data_ptr() != place and view.get().tolist() == [0, 1, 2, 3, 4, 5]
+""",
+    "threads share what is free": """
+def work():
+    for _ in range(300):
+        a = torch.full((1000,), 2.0, device="cuda")
+        b = a * 3
+        del a
+        assert b.sum().item() == 6000
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+gc.collect()
+assert torch.cuda.memory_allocated() == start
+""",
+    "a recorded stream keeps a block": """
+side = torch.cuda.Stream()
+a = torch.full((4 * MiB,), 3.0, device="cuda")
+side.wait_stream(torch.cuda.current_stream())
+with torch.cuda.stream(side):
+    slow = a
+    for _ in range(200):
+        slow = slow + 1
+    result = slow + a
+a.record_stream(side)
+del a
+others = [torch.zeros(4 * MiB, device="cuda") for _ in range(4)]
+side.synchronize()
+assert (result == 206).all().item() and {o.sum().item() for o in others} == {0}
+""",
+    "a graph has memory of its own": """
+x = torch.ones(MiB, device="cuda")
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    y = x * 2 + 1
+others = [torch.zeros(MiB, device="cuda") for _ in range(4)]
+graph.replay()
+assert y.sum().item() == 3 * MiB and all(other.sum().item() == 0 for other in others)
+""",
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_memory_that_nobody_counts(name: str) -> None:
+    """Until somebody asks for statistics, blocks that are free again lie in front of the pool."""
+    subprocess.run([sys.executable, "-c", UNCOUNTED + PROGRAMS[name]], check=True, timeout=300)
+
+
 def test_a_result_written_to_out_counts_as_one_write() -> None:
     for out in (torch.empty(4, device="cuda"), torch.empty(0, device="cuda"), torch.empty(8, device="cuda")[::2]):
         torch.arange(0, 2, 0.5, out=out, device="cuda")

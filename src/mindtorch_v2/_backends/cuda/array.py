@@ -187,7 +187,7 @@ class CudaArray(Geometry):
             if not self.layout.size:
                 made = cupy.empty(self.shape, self.dtype)
             else:
-                at = self.memory if self.pointer == self.memory.ptr else self.memory + (self.pointer - self.memory.ptr)
+                at = self.memory + (self.pointer - self.memory.ptr)
                 made = cupy.ndarray(self.shape, self.dtype, at, self.strides)
             self._view = made
         return made

@@ -1,7 +1,7 @@
-"""Device memory from CuPy's pool, page-locked host memory, and the counts of both.
+"""Device memory, page-locked host memory, and the counts of both.
 
-CuPy's pool keeps what is given back in a list of the stream that is current then: what is queued there next runs after
-everything that still uses the block. While a graph is captured, memory comes from a pool of the graph's own.
+Memory comes from a pool of CuPy's, and what is free again lies in front of it (blocks.py) until somebody counts. While
+a graph is captured, it comes from a pool of the graph's own.
 """
 
 import threading
@@ -13,22 +13,23 @@ import numpy as np
 
 from ..._core.device import device
 from ..._core.device_objects import OutOfMemoryError, size_text
+from . import blocks
 from .runtime import device_count
 
 _SEVERAL = device_count() > 1
-_pool = cupy.get_default_memory_pool()
+_pool = blocks.pool
 
 
 class _Source:
     """Where memory comes from: a pool, and what a launch calls, which it finds by one look."""
 
     def __init__(self) -> None:
-        self.pool, self.malloc = _pool, _pool.malloc
+        self.pool, self.malloc = _pool, blocks.malloc
 
     def use(self, pool: Any) -> Any:
         """Takes memory of another pool from now on; gives the one before."""
         before, self.pool = self.pool, pool
-        self.malloc = _watched if counts.watching else pool.malloc
+        self.malloc = _watched if counts.watching else blocks.malloc if pool is _pool else pool.malloc
         return before
 
 
@@ -45,7 +46,7 @@ _graph_pools: weakref.WeakSet = weakref.WeakSet()
 
 
 def allocate(nbytes: int, where: device) -> Any:
-    """A CuPy MemoryPointer to so many bytes, for work on the current stream."""
+    """So many bytes for work on the current stream, as a block or CuPy's MemoryPointer."""
     try:
         if _SEVERAL:
             with cupy.cuda.Device(where.index):
@@ -69,20 +70,25 @@ def _once_more(malloc: Any, nbytes: int, index: int) -> Any:
 
 def _for_cupy(nbytes: int) -> Any:
     """What CuPy's functions take for their results, with the same error."""
-    malloc = _watched if counts.watching and source.pool is _pool else _pool.malloc
+    malloc = _watched if counts.watching and source.pool is _pool else blocks.of_pool
     try:
         return malloc(nbytes)
     except cupy.cuda.memory.OutOfMemoryError:
         return _once_more(malloc, nbytes, cupy.cuda.runtime.getDevice())
 
 
-if cupy.cuda.get_allocator() == _pool.malloc:  # a program may have chosen another one
+if cupy.cuda.get_allocator() == cupy.get_default_memory_pool().malloc:  # a program may have chosen another one
     cupy.cuda.set_allocator(_for_cupy)
 
 
 def lasting(nbytes: int) -> Any:
     """Memory that is kept for good, never a graph's."""
-    return _pool.malloc(nbytes)
+    return blocks.of_pool(nbytes)
+
+
+def limit(fraction: float) -> None:
+    """Lets the pool take at most this share of the current device's memory."""
+    _pool.set_limit(fraction=fraction)
 
 
 def _report(nbytes: int, index: int) -> str:
@@ -103,6 +109,7 @@ def empty_cache() -> None:
     """Gives memory that nothing uses back to the driver."""
     counts.reserved_peak = max(counts.reserved_peak, memory_reserved())
     _release_finished()
+    blocks.give_back()
     _pool.free_all_blocks()
     cupy.get_default_pinned_memory_pool().free_all_blocks()
 
@@ -136,6 +143,7 @@ class _Counts(cupy.cuda.MemoryHook):
     def watch(self) -> "_Counts":
         if not self.watching:
             self.watching = True
+            blocks.close()
             source.use(source.pool)
             # What was in use at once before is not known, but never was it more than the pool has taken.
             self.allocated_peak = max(self.allocated_peak, self.reserved_peak, memory_reserved())
@@ -194,7 +202,7 @@ def _watched(nbytes: int) -> Any:
 
 def memory_allocated() -> int:
     """Bytes in use by tensors."""
-    return _pool.used_bytes() + sum([pool.used_bytes() for pool in _graph_pools])
+    return _pool.used_bytes() - blocks.free_bytes() + sum([pool.used_bytes() for pool in _graph_pools])
 
 
 def memory_reserved() -> int:

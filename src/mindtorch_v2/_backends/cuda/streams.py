@@ -1,23 +1,14 @@
 """Streams and events: queues of work on a device, and marks in them. They wrap CuPy's, whose current stream is ours."""
 
-import threading
 from typing import Any
 
 import cupy
 
 from ..._core.device import device as _device
 from ..._core.device_objects import Queue
+from .blocks import current
 from .memory import hold_until
 from .runtime import current_device, device_of, index_of, reported
-
-
-class _Current(threading.local):
-    """This thread's stream on each device, and the handle of the current device's, which every launch reads."""
-
-    def __init__(self) -> None:
-        cupy.cuda.Device(cupy.cuda.runtime.getDevice()).use()  # launches need a context, which new threads have not
-        self.handle = 0
-        self.streams: dict[int, Stream] = {}
 
 
 class Stream(Queue):
@@ -131,7 +122,6 @@ class Event:
         return f"<torch.cuda.Event {self.cuda_event:#x}>" if self._recorded else "<torch.cuda.Event uninitialized>"
 
 
-current = _Current()
 _defaults: dict[int, Stream] = {}
 
 
@@ -157,7 +147,7 @@ def set_stream(stream: Stream) -> None:
     current.streams[stream.device_index] = stream
     if stream.device_index == current_device():
         stream.cupy_stream.use()
-        current.handle = stream.cuda_stream
+        current.follow(stream.cuda_stream)
     else:
         with cupy.cuda.Device(stream.device_index):
             stream.cupy_stream.use()
@@ -168,7 +158,7 @@ def set_device(index: int) -> None:
     if index >= 0:
         device_of(index)
         cupy.cuda.Device(index).use()
-        current.handle = current_stream(index).cuda_stream
+        current.follow(current_stream(index).cuda_stream)
 
 
 def synchronize(device: Any = None) -> None:

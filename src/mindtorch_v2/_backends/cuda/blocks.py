@@ -1,0 +1,130 @@
+"""Device memory by stream and size, in front of CuPy's pool: a call of the pool costs as much as a small operator.
+
+A block goes back to the stream that it was taken on: what is queued there next runs after everything there that still
+uses it. The lowest address is given out first, so that a program that repeats itself finds its memory where it was.
+"""
+
+import threading
+from heapq import heappop, heappush
+from typing import Any
+
+import cupy
+
+from .runtime import device_count
+
+_SEVERAL = device_count() > 1
+_ROUNDED = 512  # bytes: the pool rounds requests up to multiples of it
+_SIZES = 4096  # that a stream knows at most
+_SHARE = 16  # of what the pool has, one part may lie here unused while the driver is asked for more
+_new = object.__new__
+
+# What is free, by stream and by size asked for; sizes that the pool rounds alike have one list.
+Free = dict[int, list[tuple]]
+_streams: dict[int, Free] = {}
+
+
+class Current(threading.local):
+    """This thread's stream on each device; the handle of the current device's, and what is free on it."""
+
+    def __init__(self) -> None:
+        cupy.cuda.Device(cupy.cuda.runtime.getDevice()).use()  # launches need a context, which new threads have not
+        self.streams: dict[int, Any] = {}
+        self.follow(0)
+
+    def follow(self, handle: int) -> None:
+        """Work goes to that stream from now on."""
+        self.handle, self.free = handle, _streams.setdefault(handle, {})
+
+
+class Block:
+    """Bytes at the address `ptr`, as CuPy's MemoryPointer; free again when nothing holds this object."""
+
+    __slots__ = ("entry", "ptr")
+    entry: tuple[int, Any, int, Free]  # address, CuPy's memory, its size, and what is free on its stream
+    ptr: int
+
+    def __del__(self) -> None:
+        entry = self.entry
+        known = entry[3].get(entry[2])
+        if known is not None:  # else the pool gets it back
+            heappush(known, entry)
+
+    def __add__(self, offset: int) -> Any:
+        """The place so many bytes further as CuPy's MemoryPointer, which holds this block."""
+        _, pointer, nbytes, _ = self.entry
+        held = cupy.cuda.UnownedMemory(self.ptr, nbytes, self, pointer.device_id)
+        return cupy.cuda.MemoryPointer(held, offset)
+
+
+class _KeptHere(Exception):
+    """The pool has nothing left, but gets some back before the driver is asked."""
+
+
+def _from_driver(nbytes: int) -> Any:
+    """What the pool calls when it has to grow."""
+    if free_bytes() * _SHARE > pool.total_bytes():
+        give_back()
+        raise _KeptHere
+    return cupy.cuda.MemoryPointer(cupy.cuda.Memory(nbytes), 0)
+
+
+pool = cupy.cuda.MemoryPool(_from_driver)
+
+
+def of_pool(nbytes: int) -> Any:
+    """CuPy's MemoryPointer to so many bytes, past what is free here."""
+    try:
+        return pool.malloc(nbytes)
+    except _KeptHere:
+        return pool.malloc(nbytes)
+
+
+def take(nbytes: int) -> Block:
+    """A block of so many bytes, for work on the current stream of the only device."""
+    try:
+        entry = heappop(current.free[nbytes])
+    except (KeyError, IndexError):
+        entry = _entry(nbytes)
+    made = _new(Block)
+    made.entry = entry
+    made.ptr = entry[0]
+    return made
+
+
+def _entry(nbytes: int) -> tuple:
+    """A size asked for the first time, or nothing of it is free."""
+    free, size = current.free, -(-nbytes // _ROUNDED) * _ROUNDED
+    if len(free) >= _SIZES:
+        free.clear()
+    known = free[nbytes] = free.setdefault(size, [])
+    if known:
+        return heappop(known)
+    pointer = of_pool(size)
+    return pointer.ptr, pointer, size, free
+
+
+def free_bytes() -> int:
+    """What is free here, which the pool counts as in use."""
+    return sum(
+        size * len(known)
+        for free in list(_streams.values())
+        for size, known in list(free.items())
+        if not size % _ROUNDED
+    )  # of the sizes that have one list, the one that was asked of the pool
+
+
+def give_back() -> None:
+    """Gives what is free here to the pool."""
+    for free in list(_streams.values()):
+        for known in list(free.values()):
+            known.clear()
+
+
+def close() -> None:
+    """The same, and what is freed later goes to the pool at once."""
+    for free in list(_streams.values()):
+        free.clear()
+
+
+malloc = of_pool if _SEVERAL else take
+current = Current()

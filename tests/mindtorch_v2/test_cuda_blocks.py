@@ -1,0 +1,160 @@
+"""Device memory in front of CuPy's pool, on a pool that stands in for it: what is found again, by whom, and counted."""
+
+import importlib.util
+import pathlib
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import mindtorch_v2
+from mindtorch_v2._backends.cuda import runtime
+
+KiB = 1 << 10
+
+
+class Pool:
+    """As CuPy's: addresses that go up, in multiples of 512 bytes, and a function that it is let grow by."""
+
+    def __init__(self, grow: Any) -> None:
+        self.grow, self.at, self.used, self.spare, self.asked = grow, 1 << 20, 0, 0, 0
+
+    def malloc(self, nbytes: int) -> "Pointer":
+        size = -(-nbytes // 512) * 512
+        if self.spare < size:
+            self.asked += 1
+            self.spare += self.grow(size).mem.size
+        self.spare -= size
+        self.used += size
+        self.at += size
+        return Pointer(Memory(size, self.at), 0, self)
+
+    def total_bytes(self) -> int:
+        return self.used + self.spare
+
+
+class Memory:
+    def __init__(self, size: int, ptr: int = 0) -> None:
+        self.size, self.ptr = size, ptr
+
+
+class Unowned(Memory):
+    def __init__(self, ptr: int, size: int, owner: Any, device_id: int) -> None:
+        super().__init__(size, ptr)
+        self.owner = owner
+
+
+class Pointer:
+    device_id = 0
+
+    def __init__(self, mem: Memory, offset: int, pool: Pool | None = None) -> None:
+        self.mem, self.ptr, self.pool = mem, mem.ptr + offset, pool
+
+    def __del__(self) -> None:
+        if self.pool is not None:
+            self.pool.used -= self.mem.size
+            self.pool.spare += self.mem.size
+
+
+@pytest.fixture
+def blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The module, on one device and a pool of its own."""
+    device = types.SimpleNamespace(use=lambda: None)
+    cuda = types.SimpleNamespace(
+        MemoryPool=Pool,
+        MemoryPointer=Pointer,
+        Memory=Memory,
+        UnownedMemory=Unowned,
+        Device=lambda index: device,
+        runtime=types.SimpleNamespace(getDevice=lambda: 0),
+    )
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(runtime, "device_count", lambda: 1)
+    name = "mindtorch_v2._backends.cuda.blocks"
+    path = pathlib.Path(mindtorch_v2.__file__).parent / "_backends/cuda/blocks.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    yield made
+
+
+def test_a_block_is_found_again_and_the_lowest_address_first(blocks: Any) -> None:
+    held = [blocks.take(1000) for _ in range(4)]
+    places = [block.ptr for block in held]
+    assert len(set(places)) == 4
+    held.reverse()
+    while held:
+        held.pop()
+    assert [block.ptr for block in [blocks.take(1000) for _ in range(4)]] == sorted(places)
+    assert blocks.pool.asked == 4
+
+
+def test_sizes_that_are_rounded_alike_share_their_blocks(blocks: Any) -> None:
+    places = [blocks.take(nbytes).ptr for nbytes in (1000, 700, 1024, 1025)]
+    assert places[0] == places[1] == places[2] != places[3]
+
+
+def test_a_block_belongs_to_the_stream_that_it_was_taken_on(blocks: Any) -> None:
+    other, block = blocks.take(64 * KiB), blocks.take(KiB)
+    place = block.ptr
+    blocks.current.follow(7)
+    del block
+    assert blocks.take(KiB).ptr not in (place, other.ptr)
+    blocks.current.follow(0)
+    assert blocks.take(KiB).ptr == place
+
+
+def test_what_is_free_is_counted_and_given_back(blocks: Any) -> None:
+    held = [blocks.take(nbytes) for nbytes in (100, 600, 1000, 3 * KiB)]
+    assert blocks.free_bytes() == 0 and blocks.pool.used == (512 + 1024 + 1024 + 3 * KiB)
+    del held[1:]
+    assert blocks.free_bytes() == 1024 + 1024 + 3 * KiB
+    blocks.give_back()
+    assert blocks.free_bytes() == 0 and blocks.pool.used == 512
+
+
+def test_the_pool_gets_back_what_is_free_before_it_grows(blocks: Any) -> None:
+    held = blocks.take(64 * KiB)
+    del held
+    held = blocks.take(48 * KiB)
+    assert held.ptr and blocks.pool.total_bytes() == 64 * KiB and blocks.free_bytes() == 0
+
+
+def test_a_small_share_stays_while_the_pool_grows(blocks: Any) -> None:
+    large, few = blocks.take(1024 * KiB), blocks.take(KiB)
+    place = few.ptr
+    del few
+    more = blocks.take(32 * KiB)
+    assert blocks.pool.total_bytes() == (1024 + 1 + 32) * KiB and blocks.free_bytes() == KiB
+    assert blocks.take(KiB).ptr == place and large.ptr != more.ptr
+
+
+def test_nothing_is_kept_once_it_is_closed(blocks: Any) -> None:
+    held = [blocks.take(KiB) for _ in range(3)]
+    held.pop()
+    blocks.close()
+    assert blocks.free_bytes() == 0 and blocks.pool.used == 2 * KiB
+    held.pop()
+    assert blocks.free_bytes() == 0 and blocks.pool.used == KiB
+
+
+def test_cupys_view_of_a_block_holds_it(blocks: Any) -> None:
+    block = blocks.take(KiB)
+    place, view = block.ptr, block + 16
+    assert view.ptr == place + 16
+    del block
+    assert blocks.take(KiB).ptr != place
+    del view
+    assert blocks.take(KiB).ptr == place
+
+
+def test_sizes_that_never_come_again_are_forgotten(blocks: Any) -> None:
+    kept = blocks.take(100)
+    for nbytes in range(512, 512 * 5000, 512):
+        blocks.take(nbytes)
+    assert len(blocks.current.free) <= 4097
+    del kept
+    assert blocks.take(100) is not None and blocks.free_bytes() < blocks.pool.total_bytes()
