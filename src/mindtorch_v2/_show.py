@@ -106,6 +106,8 @@ def _made_of(operator: Operator, key: DispatchKey) -> str:
     """What a kernel that is made when first wanted will be made of."""
     declaration = operator.declaration
     functional = declaration if declaration.inplace_of is None else declaration.inplace_of.declaration
+    if key in functional.kernels_by_layout:
+        return f"_ops/sparse: {functional.kernels_by_layout[key]}"
     if key.name.lower() in functional.kernels:
         return f"_backends/{key.name.lower()}/kernels: {functional.kernels[key.name.lower()]}"
     family = declaration.family

@@ -1,6 +1,8 @@
 """What is known of an operator stands in its declaration: no table by operator names lies beside them."""
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,6 +89,15 @@ def test_fields_name_what_is_there() -> None:
             assert not out.by or any(o.schema.base_name == out.by for o in registry), operator
         if isinstance(declaration.autocast, dict):
             assert declaration.autocast.keys() <= {"cpu", "accelerators"}, operator
+
+
+def test_kernels_of_sparse_layouts_are_imported_when_they_are_called() -> None:
+    program = ("import sys, mindtorch_v2 as torch\n"
+               "rearrange = 'mindtorch_v2._ops.sparse.rearrange'\n"
+               "assert rearrange not in sys.modules\n"
+               "assert torch.eye(2).to_sparse().permute(1, 0).to_dense().tolist() == [[1, 0], [0, 1]]\n"
+               "assert rearrange in sys.modules")
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 _DEVICES = ("cpu", "cuda", "npu", "meta")

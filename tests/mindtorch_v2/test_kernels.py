@@ -9,17 +9,24 @@ import pytest
 
 import mindtorch_v2
 from mindtorch_v2._dispatch.schema import MISSING
+from mindtorch_v2._ops._declare.layouts import LAYOUT_KEYS
 from mindtorch_v2._ops._declare.op import DECLARATIONS, Declaration
 
 PACKAGE = pathlib.Path(mindtorch_v2.__file__).parent
 BACKENDS = PACKAGE / "_backends"
+LAYOUTS = ("sparse", *LAYOUT_KEYS)
 NAMED = [
     (device, name, declaration) for declaration in DECLARATIONS.values() for device, name in declaration.kernels.items()
 ]
 # decorator -> how many parameters come before those for the operator's arguments, and how many arguments it takes away
 KINDS = {"planned": (1, 0), "attempt": (1, 0), "array": (1, 0), "updating": (1, 1), "drawn": (1, 1), "making": (2, 0)}
-MAKER = "Maker"  # decorates what takes the operator alone
+MAKERS = ("Maker", "per_operator")  # decorate what takes the operator alone
 COMPLETE = ["cuda"]  # devices all of whose kernels are named by declarations
+
+
+def folder_of(device: str) -> pathlib.Path:
+    """Where the kernels of a device lie, or of a sparse layout."""
+    return PACKAGE / "_ops" / "sparse" if device in LAYOUTS else BACKENDS / device / "kernels"
 
 
 @functools.cache
@@ -40,7 +47,7 @@ def kind_of(node: ast.AST) -> str | None:
     """The decorator of a function, without its options."""
     for decorator in getattr(node, "decorator_list", []):
         function = decorator.func if isinstance(decorator, ast.Call) else decorator
-        if isinstance(function, ast.Name) and function.id in (*KINDS, MAKER):
+        if isinstance(function, ast.Name) and function.id in (*KINDS, *MAKERS):
             return function.id
     return None
 
@@ -55,7 +62,7 @@ def given_first(node: ast.AST) -> int:
 def takes(node: ast.FunctionDef, declaration: Declaration) -> bool:
     """Whether a function can be called with the operator's arguments, after what its kind gives it first."""
     kind = kind_of(node)
-    if kind == MAKER:
+    if kind in MAKERS:
         return [a.arg for a in node.args.args] == ["operator"]
     if getattr(node.returns, "id", "") == "Launch":  # prepares a step of an optimizer: its number, and the options
         options = [a for a in declaration.operator.schema.arguments if a.keyword_only and a.default is MISSING]
@@ -75,7 +82,7 @@ def takes(node: ast.FunctionDef, declaration: Declaration) -> bool:
 )
 def test_named_kernels_exist_and_take_the_operator_s_arguments(device, name, declaration):
     module, _, function = name.partition(".")
-    file = BACKENDS / device / "kernels" / f"{module}.py"
+    file = folder_of(device) / f"{module}.py"
     assert file.exists(), f"{declaration.operator.name} names {name}: there is no {file}"
     node = definitions(file).get(function)
     assert node is not None, f"{declaration.operator.name} names {name}: {file.name} has no {function}"
@@ -96,7 +103,7 @@ def test_kernels_are_named_by_a_declaration_or_used_by_another_module(device):
         for function, node in definitions(file).items()
         if isinstance(node, ast.FunctionDef)
         and not function.startswith("_")
-        and function not in (*KINDS, MAKER)
+        and function not in (*KINDS, *MAKERS)
         and f"{file.stem}.{function}" not in named
         and (kind_of(node) is not None or function not in imported)
     ]
@@ -104,7 +111,8 @@ def test_kernels_are_named_by_a_declaration_or_used_by_another_module(device):
 
 
 def test_declarations_name_kernels_of_devices_that_there_are():
-    assert {device for device, _, _ in NAMED} <= {folder.name for folder in BACKENDS.iterdir() if folder.is_dir()}
+    devices = {folder.name for folder in BACKENDS.iterdir() if folder.is_dir()}
+    assert {device for device, _, _ in NAMED} <= {*devices, *LAYOUTS}
     assert len(NAMED) > 100
 
 
@@ -132,7 +140,7 @@ COLUMNS = ("library", "cpu", "cuda", "npu", "sparse")
 def library_files(device: str, kernel: str) -> set[str]:
     """The files of _kernels/library whose functions a kernel launches, itself or by what its module defines."""
     module, _, function = kernel.partition(".")
-    file = BACKENDS / device / "kernels" / f"{module}.py"
+    file = folder_of(device) / f"{module}.py"
     known, libraries = definitions(file), {}
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").endswith("_kernels.library"):
@@ -146,14 +154,6 @@ def library_files(device: str, kernel: str) -> set[str]:
     return {libraries[name] for name in used & libraries.keys()}
 
 
-def sparse_files(name: str) -> set[str]:
-    """The files that give an operator kernels for sparse layouts."""
-    calls = ((file, node) for file in (PACKAGE / "_ops" / "sparse").glob("*.py")
-             for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call))
-    return {file.name for file, node in calls if getattr(node.func, "id", "") == "serves"
-            and getattr(node.args[0], "value", None) == name}
-
-
 @pytest.mark.parametrize("row", TABLE, ids=[row[0] for row in TABLE])
 def test_the_documentation_says_where_operators_are_defined(row):
     name, family, *cells = row
@@ -163,9 +163,8 @@ def test_the_documentation_says_where_operators_are_defined(row):
     named = [item for d in found for item in d.kernels.items()]
     defined = {column: set() for column in COLUMNS}
     for device, kernel in named:
-        defined[device].add(f"{kernel.partition('.')[0]}.py")
+        defined["sparse" if device in LAYOUTS else device].add(f"{kernel.partition('.')[0]}.py")
         defined["library"] |= library_files(device, kernel)
-    defined["sparse"] = sparse_files(name)
     assert defined == {column: {cell} if cell else set() for column, cell in zip(COLUMNS, cells, strict=True)}
 
 
@@ -187,8 +186,8 @@ def said_in_the_package() -> list[tuple[pathlib.Path, int, str]]:
 def test_nothing_is_said_of_an_operator_elsewhere(row):
     name, family, *cells = row
     names = {f"aten::{n}" for n in (name, *BEHIND.get(name, ()))}
-    places = [PACKAGE / "_ops" / "sparse" / cells[-1], PACKAGE / "_ops" / family]
-    assert [place for place in said_in_the_package() if place[2] in names and place[0] not in places] == []
+    place = PACKAGE / "_ops" / family
+    assert [said for said in said_in_the_package() if said[2] in names and said[0] != place] == []
 
 
 def test_the_table_has_twelve_rows():

@@ -34,6 +34,7 @@ from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS, Schema
 from ._declare.aten import LEAF, Aten, by_operands, if_given
 from ._declare.batch import Call, Result, in_front, sized
+from ._declare.layouts import layout_kernel
 from ._declare.op import composite, op
 from ._declare.out import COUNTED, FILLED, MADE
 from ._declare.plans import Planned, can_be_planned, tried, twin_of
@@ -137,8 +138,8 @@ class Factory(Copies):
 def _other_layout(operator: Operator, layout: layout_type | None, pin_memory: bool | None,
                   args: tuple) -> Tensor | None:
     """The result in a sparse layout, or in page-locked memory; None if it is to be as usual."""
-    if layout is not None and layout is not strided and not pin_memory and operator.name in sparse_factories:
-        return sparse_factories[operator.name](*args)
+    if layout is not None and layout is not strided and not pin_memory and makes_sparse(operator):
+        return layout_kernel(operator.declaration.kernels["sparse"], operator)(*args)
     if pin_memory and pins_memory():
         at, plain = operator.schema.index, list(args)
         plain[at["pin_memory"]], plain[at["requires_grad"]] = None, False
@@ -148,7 +149,9 @@ def _other_layout(operator: Operator, layout: layout_type | None, pin_memory: bo
     return None
 
 
-sparse_factories: dict[str, Callable] = {}  # by operator name; a layer above puts them here
+def makes_sparse(operator: Operator) -> bool:
+    """Whether it is a function that makes tensors of sparse layouts out of none."""
+    return "sparse" in operator.declaration.kernels and not any(a.is_tensor for a in operator.schema.arguments)
 
 
 def _check_options(operator: Operator, layout: layout_type | None, pin_memory: bool | None) -> None:
@@ -208,14 +211,15 @@ _SIZES = cases(case((2, 3)), case((0, 2)), case(()))
 
 op(f"zeros(int[] size, {FACTORY}) -> Tensor",
    kernel=Factory(_sized("zeros"), lambda xp, *rest, spec: _zeros(xp, spec)),
-   npu="aclnnInplaceZero(out)", samples=_SIZES, out=FILLED)
+   npu="aclnnInplaceZero(out)", samples=_SIZES, out=FILLED, kernels={"sparse": "layouts.made_empty"})
 op(f"ones(int[] size, {FACTORY}) -> Tensor",
    kernel=Factory(_sized("ones"), lambda xp, *rest, spec: _full(xp, spec, 1)),
    npu="aclnnInplaceOne(out)", samples=_SIZES, out=FILLED)
 op(f"empty(int[] size, {FACTORY}, MemoryFormat? memory_format=None) -> Tensor",
    kernel=Factory(lambda size, dtype, layout, device, pin_memory, requires_grad, memory_format:
                   Spec(checked_size(size, "empty"), dtype or get_default_dtype(), format_strides(size, memory_format)),
-                  _empty), out=FILLED, aten="memory_format", kernels={"npu": "factories.unfilled"})
+                  _empty), out=FILLED, aten="memory_format",
+   kernels={"npu": "factories.unfilled", "sparse": "layouts.made_empty"})
 _FULL = op(f"full(int[] size, Scalar fill_value, {FACTORY}) -> Tensor",
    kernel=Factory(_full_spec, lambda xp, size, fill_value, *rest, spec:
                   _full(xp, spec, stored_number(fill_value, spec.dtype))),
@@ -299,19 +303,20 @@ def _like(self: Tensor, dtype: dtype | None, *rest: Any) -> Spec:
 
 
 op(f"empty_like(Tensor self, {LIKE}) -> Tensor",
-   kernel=Factory(_like, _empty), public="torch", batch=in_front, out=None, kernels={"npu": "factories.unfilled"})
+   kernel=Factory(_like, _empty), public="torch", batch=in_front, out=None,
+   kernels={"npu": "factories.unfilled", "sparse": "layouts.like"})
 op(f"zeros_like(Tensor self, {LIKE}) -> Tensor",
    kernel=Factory(_like, lambda xp, *rest, spec: _zeros(xp, spec)),
-   npu="aclnnInplaceZero(out)", public="torch",
+   kernels={"sparse": "layouts.zeros_like"}, npu="aclnnInplaceZero(out)", public="torch",
    samples=cases(case(t(2, 3)), case(t(3, 2, layout="transposed")), case(t()), case(t(0, 2))), batch=in_front, out=None)
 op(f"ones_like(Tensor self, {LIKE}) -> Tensor",
    kernel=Factory(_like, lambda xp, *rest, spec: _full(xp, spec, 1)),
-   npu="aclnnInplaceOne(out)", public="torch",
+   kernels={"sparse_compressed": "layouts.ones_like"}, npu="aclnnInplaceOne(out)", public="torch",
    samples=cases(case(t(2, 3)), case(t(3, 2, layout="transposed")), case(t()), case(t(0, 2))), batch=in_front, out=None)
 op(f"full_like(Tensor self, Scalar fill_value, {LIKE}) -> Tensor",
    kernel=Factory(lambda self, fill_value, *rest: _like(self, *rest),
                   lambda xp, self, fill_value, *rest, spec: _full(xp, spec, stored_number(fill_value, spec.dtype))),
-   npu="aclnnInplaceFillScalar(out, fill_value)",
+   kernels={"sparse_compressed": "layouts.full_like"}, npu="aclnnInplaceFillScalar(out, fill_value)",
    public="torch", samples=cases(case(t(2, 3), 1.5), case(t(3, 2, layout="transposed"), 2), case(ints(3), 1)),
    batch=in_front, out=None)
 
@@ -321,10 +326,11 @@ def _new(self: Tensor, size: tuple[int, ...], dtype: dtype | None, *rest: Any) -
 
 
 op(f"new_empty(Tensor self, int[] size, {FACTORY}) -> Tensor",
-   kernel=Factory(_new, _empty), public="Tensor", batch=sized, kernels={"npu": "factories.unfilled"})
+   kernel=Factory(_new, _empty), public="Tensor", batch=sized,
+   kernels={"npu": "factories.unfilled", "sparse": "layouts.new_empty"})
 op(f"new_zeros(Tensor self, int[] size, {FACTORY}) -> Tensor",
    kernel=Factory(_new, lambda xp, *rest, spec: _zeros(xp, spec)),
-   npu="aclnnInplaceZero(out)", public="Tensor",
+   kernels={"sparse": "layouts.new_empty"}, npu="aclnnInplaceZero(out)", public="Tensor",
    samples=cases(case(t(2, 3), (2,)), case(ints(2), (0, 2))), batch=sized)
 op(f"new_ones(Tensor self, int[] size, {FACTORY}) -> Tensor",
    kernel=Factory(_new, lambda xp, *rest, spec: _full(xp, spec, 1)),

@@ -478,7 +478,8 @@ def _conj_physical(self):
     return _CONJUGATED(self) if self.dtype.is_complex else self
 
 
-@composite("conj_physical_(Tensor(a!) self) -> Tensor(a!)", public="torch Tensor", aten=LEAF)
+@composite("conj_physical_(Tensor(a!) self) -> Tensor(a!)", public="torch Tensor", aten=LEAF,
+           kernels={"sparse": "math.conj_physical_"})
 def _conj_physical_inplace(self):
     return call_bound(CONJUGATE.declaration.inplace, (self,)) if self.dtype.is_complex else self
 
@@ -518,7 +519,7 @@ def _angle_by_parts(self: Any) -> Any:
 
 
 op("angle(Tensor self) -> Tensor", kernel=pointwise(_angle, _real_floating), grad=dict(self=_angle_grad), inplace=False,
-   samples=unary(), decomposition=_angle_by_parts)
+   samples=unary(), decomposition=_angle_by_parts, kernels={"sparse_compressed": "math.on_values"})
 
 
 _COMPLEX_PARTS = (float16, float32, float64)

@@ -146,7 +146,7 @@ def _linear_by_parts(input: Any, weight: Any, bias: Any) -> Any:
 _LINEAR = op("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
    kernel=QuickFamily(_linear_spec, _linear_array, _quick_linear),
    # The bias first, whose gradient PyTorch has before it transposes the weight's.
-   kernels={"cuda": "matmul.linear"},
+   kernels={"cuda": "matmul.linear", "sparse": "products.linear"},
    grad=dict(bias=lambda grad, bias_shape: grad.sum((0,)) if grad.dim() == 2 and len(bias_shape) == 1 else grad,
              input=lambda grad, weight: _rows_times(grad, conj(weight)),
              weight=lambda grad, input: _weight_grad(grad, conj(input))),

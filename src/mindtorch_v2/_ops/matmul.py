@@ -224,7 +224,7 @@ def of_right(xp: Any, grad: Any, mat1: Any) -> Any:
 
 _MM = op("mm(Tensor self, Tensor mat2) -> Tensor",
    kernel=QuickFamily(_mm_spec, lambda xp, self, mat2: xp.dot(self, mat2), _quick_mm),
-   kernels={"cuda": "matmul.product"},
+   kernels={"cuda": "matmul.product", "sparse": "products.product"},
    npu="aclnnMm(self, mat2, out, cubeMathType=0) empty=0",
    grad=dict(self=of_left, mat2=lambda grad, self: of_right(grad, self)),
    samples=cases(case(t(2, 3), t(3, 4)), case(t(2, 3, layout="transposed"), t(3, 4)), case(t(2, 0), t(0, 3)),
@@ -302,7 +302,7 @@ op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=
    aligned="self",
    kernel=_AddsProduct(_addmm_spec, lambda xp, self, mat1, mat2, beta, alpha:
                        _combined(xp.dot(mat1, mat2), self, beta, alpha), _quick_addmm),
-   kernels={"cuda": "matmul.sum_with_product"},
+   kernels={"cuda": "matmul.sum_with_product", "sparse": "products.plus_product"},
    npu="aclnnAddmm(self, mat1, mat2, beta, alpha, out, cubeMathType=0)",
    grad=dict(self=lambda grad, beta: scaled(grad, beta),
              mat1=lambda grad, mat2, alpha: scaled(of_left(grad, mat2), alpha),
@@ -354,6 +354,7 @@ _OUT_OF_MV = Out("exact", "addmv input tensors must have the same dtype, but got
 _OUT_OF_DOT = Out("exact", "result dtype {given} does not match input dtype {made}")
 op("mv(Tensor self, Tensor vec) -> Tensor",
    kernel=computes(_mv_spec, lambda xp, self, vec: xp.dot(self, vec)),
+   kernels={"sparse": "products.product_with_vector"},
    npu="aclnnMv(self, vec, out, cubeMathType=0) empty=0",
    grad=dict(self=of_matrix, vec=lambda grad, self: of_right(grad, self)),
    samples=cases(case(t(2, 3), t(3)), case(t(2, 3, layout="transposed"), t(3)), case(t(2, 0), t(0)),
@@ -382,7 +383,7 @@ op("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1)
                  case(t(2), t(2, 0), t(0), beta=0),
                  error(RuntimeError, "size mismatch, got input (5), mat (2x3), vec (3)", t(5), t(2, 3), t(3))),
    batch=_addmv_each, autocast=dict(accelerators="lower"), old_orders=("beta self alpha mat vec", "beta self mat vec"),
-   kernels={"npu": "linalg.addmv"})
+   kernels={"npu": "linalg.addmv", "sparse": "products.plus_product_with_vector"})
 
 
 _DOT_SAMPLES = cases(
@@ -427,7 +428,7 @@ def _bmm_spec(self: Tensor, mat2: Tensor) -> Spec:
 
 op("bmm(Tensor self, Tensor mat2) -> Tensor",
    kernel=QuickFamily(_bmm_spec, _batched, lambda xp: _quick_batches(xp, 3)),
-   kernels={"cuda": "matmul.product"},
+   kernels={"cuda": "matmul.product", "sparse": "products.product_of_batches"},
    npu="aclnnBatchMatMul(self, mat2, out, cubeMathType=0) empty=0",
    grad=dict(self=of_left, mat2=lambda grad, self: of_right(grad, self)),
    samples=cases(case(t(2, 3, 4), t(2, 4, 5)), case(t(0, 3, 4), t(0, 4, 5)), case(t(2, 3, 0), t(2, 0, 5)),
@@ -562,6 +563,7 @@ def _loses_a_row(a: Tensor, b: Tensor) -> bool:
 
 
 @composite("matmul(Tensor self, Tensor other) -> Tensor", special="matmul -rmatmul",
+           kernels={"sparse": "products.any_product"},
            out=Out(check=_check_product, check_arguments=check_at_least_1d, rewrites=_loses_a_row),
            samples=cases(case(t(2, 3), t(3, 4)), case(t(3), t(3)), case(t(2, 3), t(3)), case(t(3), t(3, 4)),
                          case(t(2, 3, 4), t(4, 5)),

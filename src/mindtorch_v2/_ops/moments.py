@@ -263,7 +263,7 @@ _vector_norm = function_of(_VECTOR_NORM)
 @composite("norm(Tensor self, Any p='fro', int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
            samples=cases(*[case(t(2, 3), p) for p in ("fro", 1, 2, 3, INF)], case(t(2, 3), 2, 1, True),
                          case(t(2, 3), "fro", (0, 1)), case(t(2, 3), dim=1)), out=Out(by="linalg_vector_norm"),
-           autocast=dict(accelerators="float32"), python="layout")
+           autocast=dict(accelerators="float32"), python="layout", kernels={"sparse_coo": "math.norm"})
 def _torch_norm(self, p, dim, keepdim, dtype):
     if p is None or p.__class__ is str and p == "fro" and (dim is None or len(dim) <= 2):
         p = 2

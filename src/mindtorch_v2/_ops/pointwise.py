@@ -84,7 +84,7 @@ def _times_alpha(grad: Tensor, alpha: Any) -> Tensor:
 _PROFILED = Flops(each_element, by="profiler")
 
 op("add(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", special="add radd iadd",
-   after_product="add",
+   after_product="add", kernels={"sparse": "math.add"},
    kernel=pointwise(lambda xp, self, other, alpha, rounded=None: xp.add(self, _scaled(xp, other, alpha, rounded)),
                     ufunc="add", check=check_alpha),
    npu=("aclnnAdd(self, other, alpha, out)", "aclnnAdds(self, other, alpha, out)"),
@@ -93,6 +93,7 @@ op("add(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", 
                     error(RuntimeError, "alpha must not be a floating point number", ints(2), ints(2), alpha=0.5)],
    aten="Tensor", old_orders=("self alpha other", "self other alpha"), of_numbers=True, flops=_PROFILED)
 op("sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", special="sub -rsub isub",
+   kernels={"sparse": "math.sub"},
    kernel=pointwise(lambda xp, self, other, alpha, rounded=None:
                     xp.subtract(self, _scaled(xp, other, alpha, rounded)), ufunc="subtract", check=_check_sub),
    npu=("aclnnSub(self, other, alpha, out)",
@@ -115,7 +116,7 @@ def _rsub(self, other, alpha):
 
 
 op("mul(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", after_product="mul", special="mul rmul imul",
-   kernel=pointwise("multiply", rounds_numbers=False),
+   kernel=pointwise("multiply", rounds_numbers=False), kernels={"sparse": "math.mul"},
    npu=("aclnnMul(self, other, out)", "aclnnMuls(self, other, out)", "aclnnMuls(other, self, out)"),
    grad=dict(self=lambda grad, other: grad * conj(other), other=lambda grad, self: grad * conj(self)),
    aliases=("multiply",), samples=binary(), linear="each", aten="Tensor", of_numbers=True, flops=_PROFILED)
@@ -191,6 +192,7 @@ def _div_overload(schema: Schema, values: Sequence[Any]) -> str:
 
 op("div(Tensor|Scalar self, Tensor|Scalar other, *, str? rounding_mode=None) -> Tensor", special="truediv itruediv",
    kernel=Division(_divide, floating, ufunc="true_divide", check=_check_rounding_mode, rounds_numbers=False),
+   kernels={"sparse": "math.div"},
    npu=("aclnnDivMod(self, other, rounding_mode{None,trunc,floor}, out)",
         "aclnnDivMods(self, other, rounding_mode{None,trunc,floor}, out)"),
    grad=dict(self=_div_self_grad, other=_div_other_grad),
@@ -202,14 +204,14 @@ op("div(Tensor|Scalar self, Tensor|Scalar other, *, str? rounding_mode=None) -> 
 
 
 op("true_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
-   kernel=pointwise("true_divide", floating, rounds_numbers=False),
+   kernel=pointwise("true_divide", floating, rounds_numbers=False), kernels={"sparse": "math.true_divide"},
    npu=("aclnnDiv(self, other, out)", "aclnnDivs(self, other, out)"),
    grad=dict(self=lambda grad, other: grad / conj(other),
              other=lambda grad, self, other: -(grad * conj((self / other) / other))),
    samples=binary(other_low=0.5), out=CASTABLE._replace(by="div"),
    aten=Aten(name="div", values=lambda self, other: (self, other, None)), of_numbers=True)
 op("floor_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", special="floordiv -rfloordiv ifloordiv",
-   kernel=FLOORED,
+   kernel=FLOORED, kernels={"sparse_coo": "math.floor_divide"},
    npu=("aclnnFloorDivide(self, other, out)", "aclnnFloorDivides(self, other, out)"),
    grad=dict.fromkeys(("self", "other"), without_derivative("floor_divide")),
    samples=lambda: [*undifferentiated(), case(t(2, 3, grad=False), -1.5),
@@ -424,7 +426,7 @@ class _Power(Pointwise):
 
 
 op("pow(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor", special="pow -rpow ipow",
-   kernel=_Power(_pow, excluding=(BOOL,), check=_check_pow, named="pow"),
+   kernel=_Power(_pow, excluding=(BOOL,), check=_check_pow, named="pow"), kernels={"sparse_coo": "math.power"},
    npu=("aclnnPowTensorTensor(self, exponent, out)",
         "aclnnPowTensorScalar(self, exponent, out)",
         "aclnnPowScalarTensor(self, exponent, out)"),

@@ -163,7 +163,8 @@ op(f"rand_like(Tensor self, {_LIKE}) -> Tensor", kernel=_drawn_like(_random.unif
    out=None, kernels={"cuda": "random.rand", "npu": "random.rand_like"}, aten=_GENERATOR_GIVEN)
 op(f"randn_like(Tensor self, {_LIKE}) -> Tensor", kernel=_drawn_like(_random.normal, _check_normal), public="torch",
    batch=Draws(same=drawn_once),
-   out=None, kernels={"cuda": "random.randn", "npu": "random.randn_like"}, aten=_GENERATOR_GIVEN)
+   out=None, aten=_GENERATOR_GIVEN,
+   kernels={"cuda": "random.randn", "npu": "random.randn_like", "sparse_compressed": "layouts.randn_like"})
 
 
 def _check_std(std: Any) -> None:

@@ -261,7 +261,8 @@ DIM_ERRORS = (error(IndexError, "Dimension out of range (expected to be in range
 
 op("sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
    kernel=Reduction("add", _sum_spec, _sum),
-   kernels={"cpu": "reduce.total", "cuda": "reduce.folded"},
+   kernels={"cpu": "reduce.total", "cuda": "reduce.folded", "sparse_coo": "math.total",
+            "sparse_compressed": "math.total_compressed"},
    npu="aclnnReduceSum(self, dim|[], keepdim, out.dtype, out) empty=0",
    grad=dict(self=lambda grad, self_shape, dim, keepdim: _spread(grad, self_shape, dim, keepdim)),
    samples=cases(*DIM_CASES, *DIM_ERRORS, case(t(0, 3)), case(t(0, 3), 0), case(t(2, 3), dtype=float64),
@@ -331,7 +332,8 @@ def _test_overload(schema: Schema, values: Sequence[Any]) -> str:
 for _name, _ufunc in (("any", "logical_or"), ("all", "logical_and")):
     op(f"{_name}(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor", kernel=_test(_ufunc),
        npu=f"aclnn{_name.title()}(self, dim|[], keepdim, out) empty={_name == 'all'}",
-       kernels={"cpu": f"reduce.{_name}_true", "cuda": "reduce.folded", "npu": "reduce.truth"},
+       kernels={"cpu": f"reduce.{_name}_true", "cuda": "reduce.folded", "npu": "reduce.truth",
+                **({"sparse_coo": "math.any_true"} if _name == "any" else {})},
        samples=cases(*DIM_CASES, *DIM_ERRORS, case(bools(2, 3)), case(bools(2, 3), 1), case(ints(2, 3, high=2), 0),
                      case(t(0, 3)), case(t(0, 3), 0)),
        out=Out("exact", "{name} only supports bool tensor for result, got: {given}", grad="ignored",

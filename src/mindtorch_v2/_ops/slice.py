@@ -56,8 +56,10 @@ def _selected(array: Any, dim: int, index: int) -> tuple | None:
 
 
 select_view = function_of(op(
-   "select(Tensor(a) self, int dim, int index) -> Tensor(a)", copied=True,
+   "select(Tensor(a) self, int dim, int index) -> Tensor(a)",
    kernel=PartView(_select, _selected),
+   kernels={"sparse_coo": "rearrange.selected", "sparse_compressed": "rearrange.selected_compressed"},
+   copied={"sparse_coo": "rearrange.selected", "sparse_compressed": "rearrange.selected_compressed_copy"},
    grad=dict(self=lambda grad, self_shape, dim, index: select_backward(grad, self_shape, dim, index)),
    samples=cases(case(t(2, 3), 0, 1), case(t(2, 3), -1, -1), case(t(2, 3), 1, 0), case(t(3), 0, 2), case(t(2, 0), 0, 1),
                  error(IndexError, "select(): index 2 out of range for tensor of size [2, 3] at dimension 0", t(2, 3),
@@ -182,7 +184,7 @@ def _narrow_tensor(self, dim, start, length):
 
 
 @composite("narrow_copy(Tensor self, int dim, int start, int length) -> Tensor", samples=cases(case(t(4, 3), 0, 1, 2)),
-           out=Out(resizes=True), aten=LEAF)
+           out=Out(resizes=True), aten=LEAF, kernels={"sparse_coo": "rearrange.narrowed"})
 def _narrow_copy(self, dim, start, length):
     return self.narrow(dim, start, length).clone(memory_format=contiguous_format)
 
@@ -275,7 +277,7 @@ op("split_with_sizes(Tensor(a -> *) self, int[] split_sizes, int dim=0) -> Tenso
                                      "dimension -1), "
                        "but got split_sizes=[1, 1]", t(2, 3), (1, 1), -1)))
 op("unbind(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]", copied=True,
-   kernel=views(_unbind), grad=dict(self=_unbind_grad),
+   kernel=views(_unbind), kernels={"sparse": "rearrange.unbound"}, grad=dict(self=_unbind_grad),
    samples=cases(case(t(2, 3)), case(t(2, 3), -1), case(t(3)), case(t(0, 2)),
                  error(IndexError, "Dimension specified as 0 but tensor has no dimensions", t())), aten="int")
 

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -283,7 +283,8 @@ def adopt(self: Tensor, shown: Tensor) -> Tensor:
     return self
 
 
-def _in_place(schema: str, method: str, aliases: Sequence[str] = (), check: Callable | None = None) -> None:
+def _in_place(schema: str, method: str, aliases: Sequence[str] = (), check: Callable | None = None,
+              kernels: Mapping[str, str] | None = None) -> None:
     """Declares the in-place form of a view; `check(self)` raises."""
 
     def function(self: Tensor, *args: Any) -> Tensor:
@@ -293,7 +294,7 @@ def _in_place(schema: str, method: str, aliases: Sequence[str] = (), check: Call
             check(self)
         return adopt(self, getattr(self, method)(*args))
 
-    composite(schema, public="Tensor", aliases=aliases, aten=LEAF)(function)
+    composite(schema, public="Tensor", aliases=aliases, aten=LEAF, kernels=kernels)(function)
 
 
 def _check_t(self: Tensor) -> None:
@@ -305,8 +306,10 @@ _in_place("squeeze_(Tensor(a!) self) -> Tensor(a!)", "squeeze")
 _in_place("squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)", "squeeze")
 _in_place("squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)", "squeeze")
 _in_place("unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)", "unsqueeze")
-_in_place("transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)", "transpose", ("swapaxes_", "swapdims_"))
-_in_place("t_(Tensor(a!) self) -> Tensor(a!)", "t", check=_check_t)
+_in_place("transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)", "transpose", ("swapaxes_", "swapdims_"),
+          kernels={"sparse_coo": "rearrange.transposed_", "sparse_compressed": "rearrange.refuse_transposed_"})
+_in_place("t_(Tensor(a!) self) -> Tensor(a!)", "t", check=_check_t,
+          kernels={"sparse_coo": "rearrange.matrix_transposed_", "sparse_compressed": "rearrange.refuse_transposed_"})
 _in_place("as_strided_(Tensor(a!) self, int[] size, SymInt[] stride, int? storage_offset=None) -> Tensor(a!)",
           "as_strided")
 
@@ -338,7 +341,7 @@ op("as_strided_scatter(Tensor self, Tensor src, int[] size, SymInt[] stride, int
 # views as copies -----------------------------------------------------------------------------------------------------
 
 
-def _declare_copy(operator: Operator) -> None:
+def _declare_copy(operator: Operator, kernels: Mapping[str, str] | None) -> None:
     """Declares the form of a view operator whose results have memory of their own."""
     shown, base, overload = function_of(operator), operator.schema.base_name, operator.schema.overload
     text = re.sub(r"\((a|a -> \*)\)", "", operator.schema.text.partition("(")[2])
@@ -351,8 +354,9 @@ def _declare_copy(operator: Operator) -> None:
 
     composite(f"{base}_copy{'.' + overload if overload else ''}({text}", public="torch", out=EXACT,
               aligned="self" if "[]" in text.rpartition("->")[2] else None,
+              kernels=kernels,
               aten=operator.declaration.aten._replace(leaf=True))(copied)
 
 
 for _declaration in [declaration for declaration in DECLARATIONS.values() if declaration.copied]:
-    _declare_copy(_declaration.operator)
+    _declare_copy(_declaration.operator, _declaration.copied if isinstance(_declaration.copied, Mapping) else None)

@@ -173,6 +173,7 @@ def _transpose(self: Tensor, dim0: int, dim1: int) -> Geometry:
 
 op("transpose(Tensor(a) self, int dim0, int dim1) -> Tensor(a)", copied=True,
    kernel=view(_transpose, "a.swapaxes(dim0, dim1)"),
+   kernels={"sparse_coo": "rearrange.transposed", "sparse_compressed": "rearrange.transposed_compressed"},
    grad=dict(self=lambda grad, dim0, dim1: grad.transpose(dim0, dim1)),
    aliases=("swapaxes", "swapdims"),
    samples=cases(case(t(2, 3), 0, 1), case(t(2, 3, 4), -1, 0), case(t(), 0, -1), case(t(0, 3), 0, 1),
@@ -195,6 +196,7 @@ def _t_each(call: Call) -> Result:
 
 
 op("t(Tensor(a) self) -> Tensor(a)", copied=True, kernel=view(_t, "a.T if a.ndim == 2 else None"),
+   kernels={"sparse_coo": "rearrange.matrix_transposed", "sparse_compressed": "rearrange.matrix_transposed_compressed"},
    grad=dict(self=lambda grad: grad.t()),
    samples=cases(case(t(2, 3)), case(t(3)), case(t()),
                  error(RuntimeError, "t() expects a tensor with <= 2 dimensions, but self is 3D", t(2, 3, 4))),
@@ -245,6 +247,7 @@ def _permute_each(call: Call) -> Result:
 
 op("permute(Tensor(a) self, int[] dims) -> Tensor(a)", copied=True,
    kernel=view(_permute, "a.transpose(dims) if dims in known else None", known=_known_orders),
+   kernels={"sparse_coo": "rearrange.permuted"},
    grad=dict(self=lambda grad, dims: grad.permute(inverse_order(dims))),
    samples=cases(case(t(2, 3, 4), (2, 0, 1)), case(t(2, 3), (-1, 0)), case(t(0, 3), (1, 0)),
                  error(RuntimeError, "input.dim() = 2 is not equal to len(dims) = 1", t(2, 3), (0,)),
@@ -403,7 +406,8 @@ def _unsqueeze_each(call: Call) -> Result:
 
 unsqueeze = function_of(op(
    "unsqueeze(Tensor(a) self, int dim) -> Tensor(a)", copied=True,
-   kernel=view(_unsqueeze, _with_one), grad=dict(self=lambda grad, dim: grad.squeeze(dim)),
+   kernel=view(_unsqueeze, _with_one), kernels={"sparse_coo": "rearrange.unsqueezed"},
+   grad=dict(self=lambda grad, dim: grad.squeeze(dim)),
    samples=cases(case(t(2, 3), 0), case(t(2, 3), -1), case(t(), 0), case(t(0, 3), 1),
                  error(IndexError, "Dimension out of range (expected to be in range of [-3, 2], but got 3)", t(2, 3),
                        3)), batch=_unsqueeze_each))

@@ -72,7 +72,8 @@ def devices_of(operator: Operator) -> str:
         operator.declaration.inplace_of.declaration)
     if declaration.family.is_view:
         return "A view on every device."
-    own = {device: [f"{name.partition('.')[0]}.py"] for device, name in declaration.kernels.items()}
+    own = {device: [f"{name.partition('.')[0]}.py"] for device, name in declaration.kernels.items()
+           if not device.startswith("sparse")}
     rows = (declaration.npu,) if isinstance(declaration.npu, str) else declaration.npu or ()
     called = own["npu"] = list(dict.fromkeys([*re.findall(r"aclnn\w+", " ".join(rows)), *own.get("npu", ())]))
     listed = [f"{device} {', '.join([f'`{name}`' for name in names])}" for device, names in own.items() if names]

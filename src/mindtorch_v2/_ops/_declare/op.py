@@ -27,6 +27,7 @@ from .composites import Composite
 from .documentation import docstring
 from .families import Family
 from .flops import Flops
+from .layouts import kernels_by_layout, layout_kernels
 from .out import FAMILYS, Out, takes_out, write_out
 from .source import Declared
 
@@ -57,7 +58,8 @@ class Fields:
     # The operators of Python that it is, `__add__` as "add"; one behind a minus takes its operands the other way round,
     # those with an "i" are in place.
     special = ""
-    copied = False  # a view operator that has a form `name_copy`, whose results are none
+    # A view operator that has a form `name_copy`, whose results are none; or the kernels that this form has.
+    copied: bool | Mapping[str, str] = False
     sized_by_data = False  # the shape of its result follows from elements, unless an argument `output_size` says it
     in_rows: str | None = None  # how a fused step computes it as it goes over rows (_pipeline/recipes.py, row_calls.py)
     # What it is to a device that multiplies matrices and does something with the elements at once
@@ -79,7 +81,8 @@ class Declaration(Fields):
         self.grad = grad
         self._apart, self._aligned = apart, aligned
         self.resizes_expanded = not family.elementwise if resizes_expanded is None else resizes_expanded
-        # device type -> the kernel there that is better than one made of the family (_backends/interface.py)
+        # device type -> the kernel there that is better than one made of the family (_backends/interface.py), and
+        # sparse layout -> its kernel (layouts.py)
         self.kernels: Mapping[str, str] = kernels or {}
         # The same call as other operators: for devices without a kernel, and where the kernel and its formulas will
         # not do, as for tangents and vmap.
@@ -105,6 +108,11 @@ class Declaration(Fields):
         """The line at which the statement begins; looking for it takes a while, so that importing does not."""
         starts, lines = _lines(self._code)
         return lines[bisect.bisect_right(starts, self._instruction) - 1]
+
+    @property
+    def kernels_by_layout(self) -> dict[DispatchKey, str]:
+        """The names of kernels for sparse layouts, by their keys."""
+        return kernels_by_layout(self.kernels, self.keeps_zero)
 
     @functools.cached_property
     def result_type(self) -> Any:
@@ -233,6 +241,7 @@ def op(schema: str, *, kernel: Family, grad: dict[str, Callable] | None = None, 
       places; one with a dot ("special.expit") names its own.
     - `kernels` names, by device type, kernels that are better than what the family makes of itself there:
       `{"cuda": "norm.layer_norm"}` is `layer_norm` of `_backends/cuda/kernels/norm.py`, looked up at the first call.
+      Those of sparse layouts stand among them (layouts.py): tensors of a layout without one are refused.
     - `decomposition` is the operator as a function of others, with its arguments in the schema's order.
     - `inplace` says whether there is an in-place form, or names those of its names ("acos_ arccos_") that are functions
       too, and not methods only. `inplace_grad` has its formulas where the functional form has none, as of comparisons.
@@ -275,7 +284,7 @@ def _register(declaration: Declaration, by_key: dict[DispatchKey, Any]) -> None:
     """Gives an operator its declaration, the kernels of devices, and the one that records."""
     operator = declaration.operator
     operator.declaration = DECLARATIONS[operator.name] = declaration
-    for key, function in by_key.items():
+    for key, function in (by_key | layout_kernels(declaration)).items():
         registry.register_kernel(operator.name, key, function)
     if declaration.grad:
         operator.kernels.pop(DispatchKey.FuncTorch, None)  # its own derivative counts, not that of its parts

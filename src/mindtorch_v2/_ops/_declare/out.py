@@ -301,10 +301,10 @@ def _check_before(operator: Operator, rule: Out, targets: Sequence[Tensor], valu
 
 
 def _store_sparse(operator: Operator, target: Tensor, value: Tensor) -> None:
-    from ..create import sparse_factories
+    from ..create import makes_sparse
     from ..sparse.layouts import empty_sparse, sparse_coo, store_result
 
-    if operator.name in sparse_factories and target.layout is sparse_coo:
+    if makes_sparse(operator) and target.layout is sparse_coo:
         value = empty_sparse(sparse_coo, value.shape, value)
     store_result(target, value, replaces=sum(a.is_tensor for a in operator.schema.arguments) > 1)
 

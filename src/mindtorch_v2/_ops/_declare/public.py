@@ -18,7 +18,7 @@ FAMILIES = """
     einsum norm batch_norm group_norm channel_norm loss class_loss embedding distance attention pool adaptive_pool
     unpool resample grid rnn ctc linalg.common linalg.triangular linalg.factor linalg.solve linalg.spectral
     linalg.lstsq linalg.measure foreach fused_steps fft window_functions quantized_products spectral histogram
-    segments conv fold sparse.layouts sparse.math sparse.rearrange sparse.products sparse.indices grouped
+    segments conv fold sparse.layouts sparse.products sparse.indices grouped
 """.split()
 
 for _family in FAMILIES:

@@ -1,4 +1,4 @@
-"""Sparse tensors: what serves them, their parts, and conversions; arithmetic is in sparse_math and sparse_products.
+"""Sparse tensors: what serves them, their parts, and conversions; arithmetic is in math.py and products.py.
 
 A kernel that is `composed` is written as other operators on indices and values, and has their derivative. All others
 see tensors as arrays, below recording, and the operator's own formulas are applied.
@@ -36,19 +36,15 @@ from ..._dispatch.argument_checks import expected
 from ..._dispatch.callers import call_bound
 from ..._dispatch.keys import BACKENDS, DispatchKey
 from ..._dispatch.registry import Lazy, Operator, PerOperator, registry
-from .. import random  # noqa: F401 - declares randn_like
 from .._declare.families import Family
+from .._declare.layouts import LAYOUT_KEYS
 from .._declare.op import composite, function_of, op
 from .._declare.rules import Spec, check_result_fits, shape_text
-from ..create import sparse_factories
 from . import by_operators
 
 cat, empty_like, zeros = (function_of(registry.get(name)) for name in ("cat", "empty_like", "zeros"))
 
 # dispatch ------------------------------------------------------------------------------------------------------------
-
-LAYOUT_KEYS = (DispatchKey.SparseCPU, DispatchKey.SparseCsrCPU)
-
 
 # What PyTorch says of operators that it composes of others: the first of these that coordinates do not have.
 _SAID_BY_PARTS = {
@@ -75,7 +71,7 @@ def refusal(operator: Operator, backend: str) -> Callable:
     return lambda *args: refuse_backend(operator.name, backend, *args)
 
 
-for _key in LAYOUT_KEYS:
+for _key in LAYOUT_KEYS.values():
     registry.register_for_all(_key, PerOperator(functools.partial(refusal, backend=_key.name)))
 
 
@@ -87,10 +83,10 @@ class Layouts(Family):
     def __init__(self, coo: Callable | None = None, compressed: Callable | None = None,
                  dense: Callable | None = None, on_devices: bool = False) -> None:
         self.dense, self.on_devices = dense, on_devices  # whether devices with arrays take the kernel of dense tensors
-        self.by_layout = dict(zip(LAYOUT_KEYS, (coo, compressed), strict=True))
+        self.by_layout = dict(zip(LAYOUT_KEYS.values(), (coo, compressed), strict=True))
 
     def kernels(self, operator: Operator) -> dict[DispatchKey, Any]:
-        sparse = {key: _of_host(kernel or refusal(operator, key.name)) for key, kernel in self.by_layout.items()}
+        sparse = {key: of_host(kernel or refusal(operator, key.name)) for key, kernel in self.by_layout.items()}
         return {key: Lazy(functools.partial(self._kernel_of_dense, key, operator)) for key in BACKENDS} | sparse
 
     def _kernel_of_dense(self, key: DispatchKey, operator: Operator) -> Callable:
@@ -99,9 +95,9 @@ class Layouts(Family):
         return self.dense if served and self.dense is not None else refusal(operator, key.name)
 
 
-def _of_host(kernel: Callable) -> Callable:
+def of_host(kernel: Callable) -> Callable:
     """A kernel that looks at arrays, with a refusal of sparse tensors that are on a device."""
-    if getattr(kernel, "composed", False) or kernel in _ON_DEVICES:
+    if getattr(kernel, "composed", False) or getattr(kernel, "on_devices", False):
         return kernel
 
     @functools.wraps(kernel)
@@ -114,7 +110,10 @@ def _of_host(kernel: Callable) -> Callable:
     return guarded
 
 
-_ON_DEVICES: list[Callable] = []  # kernels that take sparse tensors anywhere
+def on_devices(function: Callable) -> Callable:
+    """Marks a kernel that takes sparse tensors anywhere."""
+    function.on_devices = True  # type: ignore[attr-defined]
+    return function
 
 
 def composed(function: Callable) -> Callable:
@@ -123,18 +122,15 @@ def composed(function: Callable) -> Callable:
     return function
 
 
-def serves(name: str, coo: Callable | None = None, compressed: Callable | None = None) -> None:
-    """Registers kernels of an operator for sparse layouts; its in-place form goes through them."""
-    for key, kernel in zip(LAYOUT_KEYS, (coo, compressed), strict=True):
-        if kernel is not None:
-            kernel = _of_host(kernel)
-            registry.register_kernel(name, key, kernel)
-            declaration = registry.get(name).declaration
-            if declaration.inplace is not None:
-                registry.register_kernel(declaration.inplace.name, key, in_place(kernel))
+def per_operator(function: Callable) -> Callable:
+    """Marks a function that makes the kernel of an operator."""
+    function.per_operator = True  # type: ignore[attr-defined]
+    return function
 
 
 def in_place(kernel: Callable) -> Callable:
+    """The form of a kernel that gives its tensor the result."""
+
     def write(target: Tensor, *args: Any) -> Tensor:
         result = kernel(plain(target), *map(plain, args))
         check_result_fits(target, Spec(result._array.shape, result.dtype))
@@ -162,11 +158,11 @@ def refuse_layout(name: str, wanted: str, tensor: Tensor) -> NoReturn:
 # parts ---------------------------------------------------------------------------------------------------------------
 
 
+@on_devices
 def _checked_values(self: Tensor) -> Tensor:
     return self._array.values._detached()
 
 
-_ON_DEVICES.append(_checked_values)
 _VALUES = op("values(Tensor(a) self) -> Tensor(a)", public="",
    kernel=Layouts(_checked_values, _checked_values),
    grad=dict(self=lambda grad, self: rebuilt(self, grad)))
@@ -300,13 +296,12 @@ def _to_dense_grad(grad: Tensor, self: Tensor, masked_grad: bool | None) -> Tens
     return as_layout(grad, self)
 
 
+@on_devices
 def _dense_of(self: Tensor, masked_grad: bool | None) -> Tensor:
     if at_hand(self._array.values._array):
         return wrap(dense_array(self))
     return by_operators.dense_of(self._array)
 
-
-_ON_DEVICES.append(_dense_of)
 
 _TO_DENSE = op("_to_dense(Tensor self, *, bool? masked_grad=None) -> Tensor", public="",
    kernel=Layouts(_dense_of, _dense_of),
@@ -469,7 +464,15 @@ def _copied(self: Tensor, kind: dtype | None, where: Any) -> Tensor:
                                    array.coalesced))
 
 
-def _cleared(self: Tensor) -> Tensor:
+def clone(self: Tensor, memory_format: Any) -> Tensor:
+    return _copied(self, None, None)
+
+
+def to_copy(self: Tensor, dtype: dtype | None, device: Any, *rest: Any) -> Tensor:
+    return _copied(self, dtype, device)
+
+
+def zero_(self: Tensor) -> Tensor:
     array = self._array
     self._array = (empty_sparse(sparse_coo, array.shape, array.values, array.sparse_dim)._array
                    if array.layout is sparse_coo else emptied(array, array.dtype))
@@ -477,7 +480,7 @@ def _cleared(self: Tensor) -> Tensor:
     return self
 
 
-def _stored(self: Tensor, src: Any, non_blocking: bool) -> Tensor:
+def copy_(self: Tensor, src: Any, non_blocking: bool) -> Tensor:
     if not hasattr(src, "_keys"):
         src = wrap(np.asarray(src))
     found = LAYOUT_NAMES.get(src.layout, "Strided")
@@ -515,7 +518,8 @@ def _check_same_lines(target: SparseArray, source: SparseArray) -> None:
                            f"{here} and {there}, respectively.")
 
 
-def _filled(self: Tensor, value: Any) -> Tensor:
+@on_devices
+def fill_(self: Tensor, value: Any) -> Tensor:
     array = self._array
     values = array.values.clone().fill_(value)
     self._array = SparseArray(array.layout, array.parts, values, array.shape)
@@ -531,7 +535,7 @@ def store_result(target: Tensor, value: Tensor, *, replaces: bool) -> None:
         target._array = _copied(value, target.dtype, None)._array
         target._bump_version()
     else:
-        _stored(target, value, False)
+        copy_(target, value, False)
 
 
 def _check_memory_format(self: Tensor, memory_format: Any) -> None:
@@ -539,7 +543,7 @@ def _check_memory_format(self: Tensor, memory_format: Any) -> None:
         raise RuntimeError("memory format option is only supported by strided tensors")
 
 
-def _empty_like(self: Tensor, dtype: dtype | None, layout: layout | None, device: Any, pin_memory: Any,
+def like(self: Tensor, dtype: dtype | None, layout: layout | None, device: Any, pin_memory: Any,
                 requires_grad: bool, memory_format: Any = None) -> Tensor:
     """A tensor with the indices of a compressed one; without elements, of whatever layout, if it is a COO one."""
     _check_memory_format(self, memory_format)
@@ -547,7 +551,7 @@ def _empty_like(self: Tensor, dtype: dtype | None, layout: layout | None, device
     if array.layout is sparse_coo:
         if wanted in BLOCKED:
             empty_sparse(wanted, array.shape, array.values)  # raises
-        return _zeros_like(self, dtype, layout, device, pin_memory, requires_grad)
+        return zeros_like(self, dtype, layout, device, pin_memory, requires_grad)
     if wanted is not array.layout:
         raise RuntimeError("empty_like with different sparse layout is not supported (self is "
                            f"{LAYOUT_NAMES[array.layout]} but you requested {LAYOUT_NAMES.get(wanted, 'Strided')})")
@@ -556,7 +560,7 @@ def _empty_like(self: Tensor, dtype: dtype | None, layout: layout | None, device
     return made.requires_grad_() if requires_grad else made
 
 
-def _zeros_like(self: Tensor, dtype: dtype | None, layout: layout | None, device: Any, pin_memory: Any,
+def zeros_like(self: Tensor, dtype: dtype | None, layout: layout | None, device: Any, pin_memory: Any,
                 requires_grad: bool, memory_format: Any = None) -> Tensor:
     """A tensor of the same dimensions without elements."""
     _check_memory_format(self, memory_format)
@@ -564,7 +568,7 @@ def _zeros_like(self: Tensor, dtype: dtype | None, layout: layout | None, device
     like = array.values if dtype is None else array.values.to(dtype)
     if wanted is strided:
         if array.layout is not sparse_coo:
-            _empty_like(self, dtype, wanted, device, pin_memory, requires_grad)  # raises
+            like(self, dtype, wanted, device, pin_memory, requires_grad)  # raises
         return zeros(self.shape, dtype=like.dtype, device=device, requires_grad=requires_grad)
     if wanted is sparse_coo:
         made = empty_sparse(wanted, array.shape, like, array.batch + array.sparse_dim)
@@ -578,36 +582,25 @@ def _zeros_like(self: Tensor, dtype: dtype | None, layout: layout | None, device
     return made.requires_grad_() if requires_grad else made
 
 
-def _full_like(self: Tensor, value: Any, *options: Any) -> Tensor:
-    return _filled(_empty_like(self, *options), value)
+def full_like(self: Tensor, value: Any, *options: Any) -> Tensor:
+    return fill_(like(self, *options), value)
 
 
-def _ones_like(self: Tensor, *options: Any) -> Tensor:
-    return _full_like(self, 1, *options)
+def ones_like(self: Tensor, *options: Any) -> Tensor:
+    return full_like(self, 1, *options)
 
 
-def _randn_like(self: Tensor, generator: Any, *options: Any) -> Tensor:
-    made = _empty_like(self, *options)
+def randn_like(self: Tensor, generator: Any, *options: Any) -> Tensor:
+    made = like(self, *options)
     made._array.values.normal_(generator=generator)
     return made
 
 
-def _new_empty(self: Tensor, size: Sequence[int], *options: Any) -> Tensor:
-    return _zeros_like(empty_sparse(options[1] or self.layout, size, self._array.values), *options)
+def new_empty(self: Tensor, size: Sequence[int], *options: Any) -> Tensor:
+    return zeros_like(empty_sparse(options[1] or self.layout, size, self._array.values), *options)
 
 
-sparse_factories["aten::zeros"] = sparse_factories["aten::empty"] = (
-    lambda size, dtype, layout, *options: _zeros_like(
-        empty_sparse(layout, size, wrap(np.empty(0, (dtype or get_default_dtype()).np))), dtype, layout, *options))
-serves("clone", *[lambda self, memory_format: _copied(self, None, None)] * 2)
-serves("_to_copy", *[lambda self, dtype, device, *rest: _copied(self, dtype, device)] * 2)
-serves("zero_", _cleared, _cleared)
-serves("copy_", _stored, _stored)
-serves("zeros_like", _zeros_like, _zeros_like)
-serves("empty_like", _empty_like, _empty_like)
-serves("full_like", None, _full_like)
-serves("ones_like", None, _ones_like)
-serves("randn_like", None, _randn_like)
-serves("new_zeros", _new_empty, _new_empty)
-serves("new_empty", _new_empty, _new_empty)
-registry.register_kernel("fill_", DispatchKey.SparseCsrCPU, _filled)
+def made_empty(size: Sequence[int], dtype: dtype | None, layout: layout, *options: Any) -> Tensor:
+    """A tensor of a layout without elements."""
+    kind = dtype or get_default_dtype()
+    return zeros_like(empty_sparse(layout, size, wrap(np.empty(0, kind.np))), dtype, layout, *options)

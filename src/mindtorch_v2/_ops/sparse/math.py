@@ -10,13 +10,11 @@ from ..._core.dtype import dtype, int64
 from ..._core.sparse import LAYOUT_NAMES, coo, coo_of, is_sparse, wrap_sparse
 from ..._core.tensor import Tensor, wrap
 from ..._dispatch.callers import call_bound
-from ..._dispatch.registry import registry
+from ..._dispatch.registry import Operator, registry
 from ..._dispatch.schema import NUMBERS
-from .._declare.op import DECLARATIONS
 from .._declare.rules import Spec, broadcast_shape, check_result_fits, common_dtype, shape_text
 from ..reduce import reduced_dims
 from .layouts import (
-    LAYOUT_KEYS,
     as_layout,
     cat,
     coalesce,
@@ -24,10 +22,10 @@ from .layouts import (
     from_parts,
     in_place,
     indices_of,
+    per_operator,
     plain,
     rebuilt,
     refusal,
-    serves,
     to_sparse,
     values_at,
     values_of,
@@ -35,9 +33,10 @@ from .layouts import (
 
 # elementwise ---------------------------------------------------------------------------------------------------------
 
-def _on_values(name: str, *, linear: bool) -> Callable:
-    """Applies an operator to the values, those of one place summed first unless it is `linear`."""
-    operator = registry.get(name)
+@per_operator
+def on_values(operator: Operator) -> Callable:
+    """Applies an operator to the values, those of one place summed first unless it is linear."""
+    linear = bool(operator.declaration.linear)
 
     @composed
     def kernel(self: Tensor, *args: Any) -> Tensor:
@@ -48,28 +47,21 @@ def _on_values(name: str, *, linear: bool) -> Callable:
     return kernel
 
 
-def _of_coalesced(name: str) -> Callable:
-    """The in-place form for COO, which takes the values as they are: there may be one for each place only."""
-    write = in_place(_on_values(name, linear=False))
+@per_operator
+def on_values_(operator: Operator) -> Callable:
+    """The in-place form, which takes the values as they are: unless it is linear, there may be one for a place only."""
+    write, linear = in_place(on_values(operator)), bool(operator.declaration.linear)
 
     def checked(self: Tensor, *args: Any) -> Tensor:
-        if not self._array.coalesced:
-            raise RuntimeError(f"{name}_ requires coalesced input")
+        if not linear and self.layout is sparse_coo and not self._array.coalesced:
+            raise RuntimeError(f"{operator.schema.base_name}_ requires coalesced input")
         return write(self, *args)
 
     return checked
 
 
-for _declaration in [d for d in DECLARATIONS.values() if d.keeps_zero]:
-    _name = _declaration.operator.schema.base_name
-    serves(_name, *[_on_values(_name, linear=bool(_declaration.linear))] * 2)
-    if _declaration.inplace is not None and not _declaration.linear:
-        registry.register_kernel(_declaration.inplace.name, LAYOUT_KEYS[0], _of_coalesced(_name))
-
-
-for _key in LAYOUT_KEYS:
-    registry.register_kernel("conj_physical_", _key, in_place(_on_values("conj_physical", linear=True)))
-serves("angle", compressed=_on_values("angle", linear=False))
+def conj_physical_(self: Tensor) -> Tensor:
+    return in_place(on_values(registry.get("conj_physical")))(self)
 
 
 def _is_number(value: Any) -> bool:
@@ -82,7 +74,7 @@ def _same_sizes(self: Tensor, other: Tensor) -> None:
                            f"{shape_text(self.shape)} != {shape_text(other.shape)}")
 
 
-def _add(self: Any, other: Any, alpha: Any) -> Tensor:
+def add(self: Any, other: Any, alpha: Any) -> Tensor:
     if is_sparse(self) and not is_sparse(other) and self.layout is sparse_coo:
         raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
     self, other = plain(self), plain(other)
@@ -134,11 +126,11 @@ def _add_to_dense(target: Tensor, sparse: Tensor, alpha: Any) -> Tensor:
     return target
 
 
-def _add_in_place(target: Tensor, other: Any, alpha: Any) -> Tensor:
+def add_(target: Tensor, other: Any, alpha: Any) -> Tensor:
     if is_sparse(target):
         if target.layout is not sparse_coo and not is_sparse(other):
             raise RuntimeError(f"Sparse {target.layout._name[-3:].upper()} tensors do not have is_contiguous")
-        return in_place(_add)(target, other, alpha)
+        return in_place(add)(target, other, alpha)
     other = plain(other)
     _check_dense_operand(target, other)
     check_result_fits(target, Spec(target._array.shape, common_dtype([target, other])))
@@ -147,28 +139,21 @@ def _add_in_place(target: Tensor, other: Any, alpha: Any) -> Tensor:
     return target
 
 
-serves("add", _add, _add)
 _SUB: Any = registry.get("sub").declaration.family
 
 
-def _sub(self: Any, other: Any, alpha: Any) -> Tensor:
+def sub(self: Any, other: Any, alpha: Any) -> Tensor:
     _SUB.check(self, other, alpha)
-    return _add(self, other, -alpha)
+    return add(self, other, -alpha)
 
 
-def _sub_in_place(target: Tensor, other: Any, alpha: Any) -> Tensor:
+def sub_(target: Tensor, other: Any, alpha: Any) -> Tensor:
     _SUB.check(target, other, alpha)
-    return _add_in_place(target, other, -alpha)
-
-
-serves("sub", _sub, _sub)
-for _key in LAYOUT_KEYS:
-    registry.register_kernel("add_", _key, _add_in_place)
-    registry.register_kernel("sub_", _key, _sub_in_place)
+    return add_(target, other, -alpha)
 
 
 @composed
-def _mul(self: Any, other: Any) -> Tensor:
+def mul(self: Any, other: Any) -> Tensor:
     if _is_number(self) or _is_number(other):
         sparse = other if _is_number(self) else self
         values = values_of(sparse)
@@ -209,7 +194,7 @@ def _mul_sparse(self: Tensor, other: Tensor) -> Tensor:
 
 
 @composed
-def _div(self: Any, other: Any, rounding_mode: str | None = None) -> Tensor:
+def div(self: Any, other: Any, rounding_mode: str | None) -> Tensor:
     if not is_sparse(self) or not _is_number(other):
         raise RuntimeError("Sparse division requires a scalar or zero-dim dense tensor divisor (got shape "
                            f"{shape_text(other.shape)} for divisor)")
@@ -219,19 +204,23 @@ def _div(self: Any, other: Any, rounding_mode: str | None = None) -> Tensor:
 
 
 @composed
-def _pow(self: Any, exponent: Any) -> Tensor:
+def true_divide(self: Any, other: Any) -> Tensor:
+    return div(self, other, None)
+
+
+@composed
+def floor_divide(self: Any, other: Any) -> Tensor:
+    return div(self, other, "floor")
+
+
+@composed
+def power(self: Any, exponent: Any) -> Tensor:
     if exponent.__class__ not in NUMBERS:
         refusal(registry.get("pow"), "SparseCPU")(self, exponent)
     if exponent == 0:
         raise RuntimeError("pow: cannot raise to zeroth power on sparse tensor; it would make the result tensor dense")
-    return _on_values("pow", linear=False)(self, exponent)
+    return on_values(registry.get("pow"))(self, exponent)
 
-
-serves("mul", _mul, _mul)
-serves("div", _div, _div)
-serves("true_divide", _div, _div)
-serves("floor_divide", composed(lambda self, other: _div(self, other, "floor")))
-serves("pow", _pow)
 
 # reductions ----------------------------------------------------------------------------------------------------------
 
@@ -255,14 +244,14 @@ def sum_over(self: Tensor, dim: Any, keepdim: bool, dtype: dtype | None) -> Tens
     return coalesce(from_parts(places if keepdim else places[left], values, shape))
 
 
-def _sum(self: Tensor, dim: Any, keepdim: bool, dtype: dtype | None) -> Tensor:
+def total(self: Tensor, dim: Any, keepdim: bool, dtype: dtype | None) -> Tensor:
     kind = dtype or (self.dtype if self.dtype.category > 1 else int64)
     if dim is None:
         return self._array.values.sum(dtype=kind)
     return sum_over(plain(self).to(kind), dim, keepdim, None)
 
 
-def _sum_compressed(self: Tensor, dim: Any, keepdim: bool, dtype: dtype | None) -> Tensor:
+def total_compressed(self: Tensor, dim: Any, keepdim: bool, dtype: dtype | None) -> Tensor:
     if dim is None:
         return self._array.values.sum(dtype=dtype)
     if self.layout is not sparse_csr:
@@ -270,12 +259,16 @@ def _sum_compressed(self: Tensor, dim: Any, keepdim: bool, dtype: dtype | None) 
                            f"layout {LAYOUT_NAMES[self.layout]}")
     if not keepdim:
         raise RuntimeError("reduction operations on CSR tensors with keepdim=False is unsupported")
-    made = _sum(wrap_sparse(coo_of(self._array)), dim, keepdim, dtype)
+    made = total(wrap_sparse(coo_of(self._array)), dim, keepdim, dtype)
     return to_sparse(made, layout=self.layout)
 
 
-serves("sum", _sum, _sum_compressed)
-serves("any", lambda self, dim, keepdim: self._array.values.any() if dim is None
-       else refusal(registry.get("any"), "SparseCPU")(self))
-serves("norm", composed(lambda self, p, dim, keepdim, dtype: values_of(coalesce(self)).norm(p, dtype=dtype)
-                        if dim is None else refusal(registry.get("norm"), "SparseCPU")(self)))
+def any_true(self: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    return self._array.values.any() if dim is None else refusal(registry.get("any"), "SparseCPU")(self)
+
+
+@composed
+def norm(self: Tensor, p: Any, dim: Any, keepdim: bool, dtype: dtype | None) -> Tensor:
+    if dim is not None:
+        refusal(registry.get("norm"), "SparseCPU")(self)
+    return values_of(coalesce(self)).norm(p, dtype=dtype)

@@ -1,6 +1,5 @@
 """Products in which a matrix is sparse, through SciPy."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,6 @@ from .layouts import (
     plain,
     rebuilt,
     refusal,
-    serves,
     to_sparse,
     values_of,
 )
@@ -96,7 +94,7 @@ _sampled_product = function_of(op(
     kernels={"cpu": "sparse.csr_sampled"}, public=""))
 
 
-def _mm(self: Tensor, mat2: Tensor) -> Tensor:
+def product(self: Tensor, mat2: Tensor) -> Tensor:
     _check_factors(self, mat2)
     if self.layout is sparse_csr and not is_sparse(mat2):
         return _product_by_rows(*self._array.parts, self._array.values, mat2.detach(), "sum")
@@ -115,13 +113,13 @@ def _mm(self: Tensor, mat2: Tensor) -> Tensor:
     return to_sparse(product) if self.layout is sparse_coo else product
 
 
-def _mv(self: Tensor, vec: Tensor) -> Tensor:
+def product_with_vector(self: Tensor, vec: Tensor) -> Tensor:
     if self.dim() != 2 or vec.dim() != 1 or self.size(1) != vec.size(0):
         raise RuntimeError("mv: expected self.size(-1) == vec.size(-1)")
-    return _mm(self, vec.detach().unsqueeze(1)).squeeze(1)
+    return product(self, vec.detach().unsqueeze(1)).squeeze(1)
 
 
-def _bmm(self: Tensor, mat2: Tensor) -> Tensor:
+def product_of_batches(self: Tensor, mat2: Tensor) -> Tensor:
     """A block diagonal matrix times the batches on top of each other."""
     if self.layout is not sparse_coo or is_sparse(mat2):
         refusal(registry.get("bmm"), "SparseCPU")(self, mat2)
@@ -132,7 +130,7 @@ def _bmm(self: Tensor, mat2: Tensor) -> Tensor:
     batch, row, column = self._array.places()
     blocks = SparseArray(sparse_coo, (wrap(np.stack((batch * rows + row, batch * inner + column))),),
                          self._array.values, (batches * rows, batches * inner))
-    return _mm(wrap_sparse(blocks), mat2.detach().reshape(batches * inner, columns)).reshape(batches, rows, columns)
+    return product(wrap_sparse(blocks), mat2.detach().reshape(batches * inner, columns)).reshape(batches, rows, columns)
 
 
 def _added(self: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
@@ -142,16 +140,16 @@ def _added(self: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
     return (self.detach() if beta == 1 else self.detach() * beta).expand(product.shape) + product
 
 
-def _addmm(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Tensor:
-    return _added(self, _mm(plain(mat1), plain(mat2)), beta, alpha)
+def plus_product(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Tensor:
+    return _added(self, product(plain(mat1), plain(mat2)), beta, alpha)
 
 
-def _addmv(self: Tensor, mat: Tensor, vec: Tensor, beta: Any, alpha: Any) -> Tensor:
-    return _added(self, _mv(plain(mat), plain(vec)), beta, alpha)
+def plus_product_with_vector(self: Tensor, mat: Tensor, vec: Tensor, beta: Any, alpha: Any) -> Tensor:
+    return _added(self, product_with_vector(plain(mat), plain(vec)), beta, alpha)
 
 
 @composed
-def _matmul(self: Tensor, other: Tensor) -> Tensor:
+def any_product(self: Tensor, other: Tensor) -> Tensor:
     dims = self.dim(), other.dim()
     if dims == (2, 2):
         return self.mm(other)
@@ -166,16 +164,11 @@ def _matmul(self: Tensor, other: Tensor) -> Tensor:
 
 
 @composed
-def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     rows = input if is_sparse(input) else input.reshape(-1, input.size(-1))
     made = rows.mm(weight.t()).reshape((*input.shape[:-1], weight.size(0)))
     return made if bias is None else made + bias
 
-
-_PRODUCTS: dict[str, Callable] = {"mm": _mm, "mv": _mv, "bmm": _bmm, "addmm": _addmm, "addmv": _addmv,
-                                  "matmul": _matmul, "linear": _linear}
-for _name, _kernel in _PRODUCTS.items():
-    serves(_name, _kernel, _kernel)
 
 # torch.sparse.mm and its like: the gradient of the sparse factor is sparse too ---------------------------------------
 
@@ -200,10 +193,10 @@ def _right_grad(grad: Any, mat1: Any, mat2: Any, alpha: Any) -> Any:
 
 
 _SPARSE_ADDMM = op("_sparse_addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-   kernel=Layouts(_addmm, _addmm, _addmm), public="",
+   kernel=Layouts(plus_product, plus_product, plus_product), public="",
    grad=dict(self=lambda grad, beta: grad * beta, mat1=_left_grad, mat2=_right_grad))
 _SPARSE_MATMUL = op("_sparse_sparse_matmul(Tensor self, Tensor other) -> Tensor",
-   kernel=Layouts(_mm, _mm), public="",
+   kernel=Layouts(product, product), public="",
    grad=dict(self=lambda grad, self, other: grad.mm(conj(other).t()).sparse_mask(self),
              other=lambda grad, self, other: conj(self).t().mm(grad).sparse_mask(other)))
 

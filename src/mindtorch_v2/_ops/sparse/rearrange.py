@@ -12,13 +12,13 @@ from ..._core.geometry import wrapped_dim
 from ..._core.sparse import BLOCKED, LAYOUT_NAMES, TRANSPOSED, SparseArray, coo, wrap_sparse
 from ..._core.tensor import Tensor, wrap
 from ..._dispatch.callers import call_bound
-from ..._dispatch.keys import COO_MASK, DispatchKey
+from ..._dispatch.keys import COO_MASK
 from ..._dispatch.registry import registry
 from .._declare.rules import shape_text
-from .layouts import cat, composed, from_parts, plain, rebuilt, refuse_backend, serves, to_sparse, values_of
+from .layouts import cat, composed, from_parts, plain, rebuilt, refuse_backend, to_sparse, values_of
 
 
-def _permuted(self: Tensor, dims: Sequence[int]) -> Tensor:
+def permuted(self: Tensor, dims: Sequence[int]) -> Tensor:
     array, ndim = self._array, self.dim()
     dims = [wrapped_dim(d, ndim) for d in dims]
     split = array.sparse_dim
@@ -34,7 +34,7 @@ def _permuted(self: Tensor, dims: Sequence[int]) -> Tensor:
                array.coalesced and dims[:split] == list(range(split)))
 
 
-def _transposed(self: Tensor, dim0: int, dim1: int) -> Tensor:
+def transposed(self: Tensor, dim0: int, dim1: int) -> Tensor:
     array, ndim = self._array, self.dim()
     first, second = (wrapped_dim(d, ndim) for d in (dim0, dim1))
     if max(first, second) >= array.sparse_dim and first != second:
@@ -42,18 +42,18 @@ def _transposed(self: Tensor, dim0: int, dim1: int) -> Tensor:
                            f"{array.sparse_dim}, d0: {first}, d1: {second}")
     order = list(range(ndim))
     order[first], order[second] = second, first
-    return _permuted(self, order)
+    return permuted(self, order)
 
 
-def _t(self: Tensor) -> Tensor:
+def matrix_transposed(self: Tensor) -> Tensor:
     array = self._array
     if array.sparse_dim > 2 or array.dense_dim:
         raise RuntimeError("t() expects a tensor with <= 2 sparse and 0 dense dimensions, but got "
                            f"{array.sparse_dim} sparse and {array.dense_dim} dense dimensions")
-    return _permuted(self, (1, 0) if self.dim() == 2 else range(self.dim()))
+    return permuted(self, (1, 0) if self.dim() == 2 else range(self.dim()))
 
 
-def _transposed_compressed(self: Tensor, dim0: int = 0, dim1: int = 1) -> Tensor:
+def transposed_compressed(self: Tensor, dim0: int, dim1: int) -> Tensor:
     array, ndim = self._array, self.dim()
     first, second = sorted(wrapped_dim(d, ndim) for d in (dim0, dim1))
     if first == second:
@@ -72,9 +72,8 @@ def _transposed_compressed(self: Tensor, dim0: int = 0, dim1: int = 1) -> Tensor
     return wrap_sparse(SparseArray(TRANSPOSED[array.layout], array.parts, values, shape))
 
 
-serves("permute", _permuted)
-serves("transpose", _transposed, _transposed_compressed)
-serves("t", _t, _transposed_compressed)
+def matrix_transposed_compressed(self: Tensor) -> Tensor:
+    return transposed_compressed(self, 0, 1)
 
 
 def _in_place(kernel: Callable) -> Callable:
@@ -88,18 +87,16 @@ def _in_place(kernel: Callable) -> Callable:
     return write
 
 
-def _refuse_in_place(self: Tensor, *args: int) -> NoReturn:
+def refuse_transposed_(self: Tensor, *args: int) -> NoReturn:
     raise RuntimeError("torch.transpose_: in-place transposition is not supported for "
                        f"{LAYOUT_NAMES[self.layout]} layout")
 
 
-for _name, _kernel in (("transpose_", _transposed), ("t_", _t)):
-    registry.register_kernel(_name, DispatchKey.SparseCPU, _in_place(_kernel))
-    registry.register_kernel(_name, DispatchKey.SparseCsrCPU, _refuse_in_place)
+transposed_, matrix_transposed_ = _in_place(transposed), _in_place(matrix_transposed)
 
 
 @composed
-def _unsqueezed(self: Tensor, dim: int) -> Tensor:
+def unsqueezed(self: Tensor, dim: int) -> Tensor:
     array = self._array
     dim = wrapped_dim(dim, self.dim() + 1)
     shape = (*array.shape[:dim], 1, *array.shape[dim:])
@@ -110,7 +107,7 @@ def _unsqueezed(self: Tensor, dim: int) -> Tensor:
 
 
 @composed
-def _index_selected(self: Tensor, dim: int, index: Tensor) -> Tensor:
+def index_selected(self: Tensor, dim: int, index: Tensor) -> Tensor:
     if index.dim() != 1 or index.layout is not strided or index.dtype is not int64:
         raise IndexError("index_select() argument index must be 1-D strided (non-sparse) long-tensor.")
     if not has_elements(index):
@@ -136,7 +133,7 @@ def _index_selected(self: Tensor, dim: int, index: Tensor) -> Tensor:
 
 
 @composed
-def _selected(self: Tensor, dim: int, index: int) -> Tensor:
+def selected(self: Tensor, dim: int, index: int) -> Tensor:
     array, ndim = self._array, self.dim()
     if not ndim:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
@@ -156,7 +153,7 @@ def _selected(self: Tensor, dim: int, index: int) -> Tensor:
 
 
 @composed
-def _selected_compressed(self: Tensor, dim: int, index: int) -> Tensor:
+def selected_compressed(self: Tensor, dim: int, index: int) -> Tensor:
     """A batch, or a place in the dense dimensions, in the same layout; a row or column as COO."""
     array, dim = self._array, wrapped_dim(dim, self.dim())
     if not -array.shape[dim] <= index < array.shape[dim]:
@@ -174,11 +171,21 @@ def _selected_compressed(self: Tensor, dim: int, index: int) -> Tensor:
     if array.batch:
         raise RuntimeError("select(): selecting sparse dimensions is not supported for batched sparse compressed "
                            "tensors.")
-    return _selected(to_sparse(self), dim, index)
+    return selected(to_sparse(self), dim, index)
 
 
 @composed
-def _narrowed(self: Tensor, dim: int, start: int, length: int) -> Tensor:
+def selected_compressed_copy(self: Tensor, dim: int, index: int) -> Tensor:
+    return selected_compressed(self, dim, index).clone()
+
+
+@composed
+def unbound(self: Tensor, dim: int) -> tuple[Tensor, ...]:
+    return tuple(self.select(dim, n) for n in range(self.size(dim)))
+
+
+@composed
+def narrowed(self: Tensor, dim: int, start: int, length: int) -> Tensor:
     array, dim = self._array, wrapped_dim(dim, self.dim())
     if dim >= array.sparse_dim:
         return rebuilt(self, values_of(self).narrow_copy(dim - array.sparse_dim + 1, start, length))
@@ -191,7 +198,7 @@ def _narrowed(self: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 
 @composed
-def _joined(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+def joined(tensors: Sequence[Tensor], dim: int) -> Tensor:
     for position, tensor in enumerate(tensors):
         if not tensor._keys & COO_MASK:
             raise RuntimeError(f"Concatenating sparse tensors, but a dense tensor was found at position {position}.")
@@ -224,12 +231,6 @@ def _padded(values: Tensor, dim: int, start: int, length: int) -> Tensor:
     return cat((values.new_zeros(before), values, values.new_zeros(after)), dim)
 
 
-serves("unsqueeze", _unsqueezed)
-serves("index_select", _index_selected)
-serves("select", _selected, _selected_compressed)
-serves("select_copy", _selected, composed(lambda self, dim, index: _selected_compressed(self, dim, index).clone()))
-serves("unbind", *[composed(lambda self, dim: tuple(self.select(dim, n) for n in range(self.size(dim))))] * 2)
-serves("narrow_copy", _narrowed)
-serves("cat", _joined)
-serves("stack", composed(lambda tensors, dim=0: _joined([_unsqueezed(t, dim) for t in tensors],
-                                                        wrapped_dim(dim, tensors[0].dim() + 1))))
+@composed
+def stacked(tensors: Sequence[Tensor], dim: int) -> Tensor:
+    return joined([unsqueezed(t, dim) for t in tensors], wrapped_dim(dim, tensors[0].dim() + 1))
