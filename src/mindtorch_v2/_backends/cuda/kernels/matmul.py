@@ -12,6 +12,7 @@ from ..array import CudaArray, Layout, empty, layout_of
 from ..cublas import Product, factor, is_supported, lead
 from ..families import Maker, copy_array, filling, fresh_tensor, generic_kernel, infer_of, layout_for, wrap_cuda
 from ..plans import planned
+from .padded import Padding, padding_for
 
 _plans: dict[tuple, Any] = {}
 _LIMIT = 1 << 14
@@ -20,11 +21,12 @@ _LIMIT = 1 << 14
 class _Plan:
     """A product of two arrays of given layouts: which are copied first, and the call."""
 
-    __slots__ = ("as_they_are", "copies", "made", "product")
+    __slots__ = ("as_they_are", "copies", "made", "padding", "product")
 
-    def __init__(self, product: Product, made: Layout, copies: tuple[Layout | None, Layout | None]) -> None:
-        self.product, self.made, self.copies = product, made, copies
-        self.as_they_are = copies == (None, None)
+    def __init__(self, product: Product, made: Layout, copies: tuple[Layout | None, Layout | None],
+                 padding: Padding | None = None) -> None:
+        self.product, self.made, self.copies, self.padding = product, made, copies, padding
+        self.as_they_are = copies == (None, None) and padding is None
 
     def __call__(self, a: CudaArray, b: CudaArray, out: CudaArray, alpha: int = 0, beta: int = 0,
                  bias: CudaArray | None = None) -> None:
@@ -33,17 +35,43 @@ class _Plan:
             a = _copied(a, first)
         if second is not None:
             b = _copied(b, second)
-        tf32 = settings.matmul.allow_tf32
-        if bias is not None:
-            plain = bias.ndim == 1 and bias.layout.contiguous and bias.dtype.kind != "c"
-            if plain and self.product.with_bias(a.pointer, b.pointer, bias.pointer, out.pointer, tf32):
-                return
+        if bias is not None and not (bias.shape == out.shape[-1:] and bias.layout.contiguous):
             copy_array(out, bias)
-            beta = self.product.one
-        if alpha or beta:
-            self.product(a.pointer, b.pointer, out.pointer, tf32, alpha, beta)
+            bias, beta = None, self.product.one
+        if self.padding is None:
+            _multiply(self.product, a, b, out, alpha, beta, bias)
         else:
-            self.product.into(a.pointer, b.pointer, out.pointer, tf32)
+            _multiply_padded(self.padding, a, b, out, alpha, beta, bias)
+
+
+def _multiply(product: Product, a: CudaArray, b: CudaArray, out: CudaArray, alpha: int, beta: int,
+              bias: CudaArray | None) -> None:
+    tf32 = settings.matmul.allow_tf32
+    if bias is not None:
+        if bias.dtype.kind != "c" and product.with_bias(a.pointer, b.pointer, bias.pointer, out.pointer, tf32):
+            return
+        copy_array(out, bias)
+        beta = product.one
+    if alpha or beta:
+        product(a.pointer, b.pointer, out.pointer, tf32, alpha, beta)
+    else:
+        product.into(a.pointer, b.pointer, out.pointer, tf32)
+
+
+def _multiply_padded(padding: Padding, a: CudaArray, b: CudaArray, out: CudaArray, alpha: int, beta: int,
+                     bias: CudaArray | None) -> None:
+    if padding.a.is_needed:
+        a = padding.a.copied(a)
+    if padding.b.is_needed:
+        b = padding.b.copied(b)
+    if bias is not None and padding.bias.is_needed:
+        bias = padding.bias.copied(bias)
+    if not padding.after.is_needed:
+        _multiply(padding.product, a, b, out, alpha, beta, bias)
+        return
+    wide = padding.before.copied(out) if beta else empty(padding.before.layout, out.device)
+    _multiply(padding.product, a, b, wide, alpha, beta, bias)
+    padding.after.into(out, wide)
 
 
 def _copied(array: CudaArray, layout: Layout) -> CudaArray:
@@ -89,19 +117,20 @@ def _taken(layout: Layout, rows: bool, flip: bool) -> tuple[tuple[int, int], tup
 
 
 def _planned(a: Layout, b: Layout, rows: tuple[bool, bool], flip: tuple[bool, bool],
-             shape: tuple[int, ...]) -> _Plan:
+             shape: tuple[int, ...], pads: bool = True) -> _Plan:
     first, second = _taken(a, rows[0], flip[0]), _taken(b, rows[1], flip[1])
     (m, k), (_, n) = first[0], second[0]
     batch = None
     if not rows[0] and len(shape) > 2:
         batch = math.prod(shape[:-2]), first[2], second[2]
-    product = Product(a.dtype, m, k, n, first[1], second[1], batch)
-    return _Plan(product, layout_of(shape, a.dtype), (first[3], second[3]))
+    geometry = a.dtype, m, k, n, first[1], second[1], batch
+    return _Plan(Product(*geometry), layout_of(shape, a.dtype), (first[3], second[3]),
+                 padding_for(*geometry) if pads else None)
 
 
 def product_plan(a: Layout, b: Layout, shape: tuple[int, ...]) -> _Plan:
-    """The plan of a product of matrices, or of as many of each."""
-    return _planned(a, b, (False, False), (False, False), shape)
+    """The plan of a product of matrices, or of as many of each, which are not padded."""
+    return _planned(a, b, (False, False), (False, False), shape, pads=False)
 
 
 def _plan(a: CudaArray, b: CudaArray, how: str, shape: Callable[[], tuple[int, ...]]) -> _Plan:
@@ -178,7 +207,7 @@ def sum_with_product(spec: Spec, self: CudaArray, a: CudaArray, b: CudaArray, be
         made = empty(plan.made, a.device)
         if beta != 0:
             copy_array(made, self)
-        plan(a, b, made, factor(alpha, a.dtype), factor(beta, a.dtype))
+        plan(a, b, made, factor(alpha, a.dtype), factor(beta, a.dtype) if beta != 0 else 0)
         return made
 
     return run
