@@ -64,6 +64,12 @@ def test_a_result_lies_as_its_queries_do(query, strides):
     np.testing.assert_allclose(made.numpy(), expected.numpy(), rtol=1e-5, atol=1e-6)
 
 
+def test_heads_of_one_element_that_lie_together():
+    query = torch.randn(2, 5, 3, 1).transpose(1, 2)
+    expected = scaled_dot_product_attention(*3 * [query.contiguous()])
+    assert torch.equal(scaled_dot_product_attention(query, query, query), expected)
+
+
 def test_groups_of_query_heads_share_keys():
     query, key, value = tensors((1, 4, 3, 2), (1, 2, 3, 2), (1, 2, 3, 2))
     together = scaled_dot_product_attention(query, key, value, enable_gqa=True)

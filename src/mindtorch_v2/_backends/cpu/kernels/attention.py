@@ -31,9 +31,9 @@ def _takes(query: Any, *others: Any) -> bool:
 def _matrices(array: Any) -> Any:
     """(batch, heads, tokens, width), copied if the elements of a token are not neighbours."""
     made = array.reshape(-1, *array.shape[-3:]) if array.ndim > 3 else array[(None,) * (4 - array.ndim)]
-    down, right = made.strides[2:]
-    lies_well = right == made.itemsize and down >= made.shape[3] * right and down % right == 0
-    return made if lies_well or made.shape[2] == 1 and right == made.itemsize else np.ascontiguousarray(made)
+    size, tokens, width, (down, right) = made.itemsize, *made.shape[2:], made.strides[2:]
+    lies_well = tokens == 1 or down >= width * size and down % size == 0
+    return made if lies_well and (right == size or width == 1) else np.ascontiguousarray(made)
 
 
 def _step(tokens: int, heads: int) -> int:
