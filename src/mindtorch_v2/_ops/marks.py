@@ -52,10 +52,10 @@ class LazyClone(Family):
 
 
 _conjugated_view = function_of(op(
-   "_conj(Tensor(a) self) -> Tensor(a)", kernel=Marking(True, False), grad=dict(self=lambda grad: conjugate_of(grad)),
-   public="torch Tensor", linear=True, batch=in_front))
-op("_neg_view(Tensor(a) self) -> Tensor(a)", kernel=Marking(False, True), grad=dict(self=lambda grad: -grad),
-   public="torch Tensor", linear=True, batch=in_front)
+   "_conj(Tensor(a) self) -> Tensor(a)", kernel=Marking(True, False), inverse="_conj",
+   grad=dict(self=lambda grad: conjugate_of(grad)), public="torch Tensor", linear=True, batch=in_front))
+op("_neg_view(Tensor(a) self) -> Tensor(a)", kernel=Marking(False, True), inverse="_neg_view",
+   grad=dict(self=lambda grad: -grad), public="torch Tensor", linear=True, batch=in_front)
 op("_lazy_clone(Tensor self) -> Tensor", kernel=LazyClone(), grad=dict(self=lambda grad: grad), public="torch Tensor",
    linear=True, batch=in_front, inplace=False)
 

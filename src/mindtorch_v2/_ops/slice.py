@@ -56,7 +56,7 @@ def _selected(array: Any, dim: int, index: int) -> tuple | None:
 
 
 select_view = function_of(op(
-   "select(Tensor(a) self, int dim, int index) -> Tensor(a)",
+   "select(Tensor(a) self, int dim, int index) -> Tensor(a)", inverse="select_scatter",
    kernel=PartView(_select, _selected),
    kernels={"sparse_coo": "rearrange.selected", "sparse_compressed": "rearrange.selected_compressed"},
    copied={"sparse_coo": "rearrange.selected", "sparse_compressed": "rearrange.selected_compressed_copy"},
@@ -133,7 +133,7 @@ def _sliced(array: Any, dim: int, start: int | None, end: int | None, step: int)
 
 slice_view = function_of(op(
    "slice.Tensor(Tensor(a) self, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor(a)", copied=True,
-   kernel=PartView(_slice, _sliced), public="",
+   kernel=PartView(_slice, _sliced), public="", inverse="slice_scatter",
    grad=dict(self=lambda grad, self_shape, dim, start, end, step: slice_backward(grad, self_shape, dim, start, end,
                                                                                  step)),
    samples=cases(case(t(4, 3), 0, 1, 3), case(t(4, 3), -1, -2, None, 1), case(t(5), 0, None, None, 2),
@@ -261,15 +261,25 @@ def _unbind_grad(grads: Any, self_shape: tuple[int, ...], dim: int) -> Tensor:
     return _joined_grads(grads, [self_shape[:dim] + self_shape[dim + 1 :]] * len(grads), stack, dim)
 
 
+def _with_piece(written: Any, split_size: int, dim: int) -> Tensor:
+    start = written.nr * split_size
+    return written.scattered("slice_scatter", dim, start, min(start + split_size, written.base.shape[dim]), 1)
+
+
+def _with_piece_of_sizes(written: Any, split_sizes: Sequence[int], dim: int) -> Tensor:
+    start = sum(split_sizes[: written.nr])
+    return written.scattered("slice_scatter", dim, start, start + split_sizes[written.nr], 1)
+
+
 _split_evenly = function_of(op(
-   "split.Tensor(Tensor(a -> *) self, int split_size, int dim=0) -> Tensor(a)[]", copied=True,
+   "split.Tensor(Tensor(a -> *) self, int split_size, int dim=0) -> Tensor(a)[]", copied=True, inverse=_with_piece,
    kernel=views(_split), grad=dict(self=_split_grad), public="",
    samples=cases(case(t(5, 2), 2), case(t(2, 5), 2, -1), case(t(0, 3), 0), case(t(2, 3), 4),
                  error(RuntimeError, "split expects split_size be non-negative, but got split_size=-1", t(2, 3), -1),
                  error(RuntimeError, "split_size can only be 0 if dimension size is 0, but got dimension size of 2",
                        t(2, 3), 0))))
 op("split_with_sizes(Tensor(a -> *) self, int[] split_sizes, int dim=0) -> Tensor(a)[]", copied=True,
-   kernel=views(_split_with_sizes),
+   kernel=views(_split_with_sizes), inverse=_with_piece_of_sizes,
    grad=dict(self=lambda grads, self_shape, split_sizes, dim:
              _joined_grads(grads, _piece_shapes(self_shape, split_sizes, dim), cat, dim)),
    samples=cases(case(t(5, 2), (2, 0, 3)), case(t(2, 5), (1, 4), 1),
@@ -277,6 +287,7 @@ op("split_with_sizes(Tensor(a -> *) self, int[] split_sizes, int dim=0) -> Tenso
                                      "dimension -1), "
                        "but got split_sizes=[1, 1]", t(2, 3), (1, 1), -1)))
 op("unbind(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]", copied=True,
+   inverse=lambda written, dim: written.scattered("select_scatter", dim, written.nr),
    kernel=views(_unbind), kernels={"sparse": "rearrange.unbound"}, grad=dict(self=_unbind_grad),
    samples=cases(case(t(2, 3)), case(t(2, 3), -1), case(t(3)), case(t(0, 2)),
                  error(IndexError, "Dimension specified as 0 but tensor has no dimensions", t())), aten="int")
@@ -427,7 +438,7 @@ def _diagonal(self: Tensor, offset: int, dim1: int, dim2: int) -> Geometry:
 
 
 op("diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)", copied=True,
-   kernel=view(_diagonal),
+   kernel=view(_diagonal), inverse="diagonal_scatter",
    grad=dict(self=lambda grad, self_shape, offset, dim1, dim2: diagonal_backward(grad, self_shape, offset, dim1, dim2)),
    samples=cases(case(t(2, 3)), case(t(3, 3), 1), case(t(3, 2), -1), case(t(2, 3, 4), 1, 0, 2), case(t(2, 3), 5),
                  error(RuntimeError, "diagonal dimensions cannot be identical 0, 0", t(2, 3), 0, 0, 0)))
@@ -471,7 +482,16 @@ def _unfold_each(call: Call) -> Result:
     return along_dimensions(call) if call.ndim(0) else one_by_one(call)
 
 
-op("unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)", copied=True,
+def _with_windows(written: Any, dimension: int, size: int, step: int) -> Tensor:
+    if step < size and written.mutated.shape[dimension] > 1:
+        raise RuntimeError(
+            "While executing unfold, functionalization encountered a tensor being mutated that has internal overlap. "
+            "When using torch.compile (or running functionalization directly), this is banned as the behavior is not "
+            "well defined. Consider cloning the tensor before mutating it, or removing the mutation from your model.")
+    return unfold_backward(written.mutated, list(written.base.shape), dimension, size, step)
+
+
+op("unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)", copied=True, inverse=_with_windows,
    kernel=view(_unfold), public="Tensor",
    grad=dict(self=lambda grad, self_shape, dimension, size, step: unfold_backward(grad, self_shape, dimension, size,
                                                                                   step)),

@@ -105,7 +105,7 @@ _as_strided_view = function_of(op(
 
 
 @composite("as_strided(Tensor(a) self, int[] size, SymInt[] stride, int? storage_offset=None) -> Tensor(a)",
-           copied=True,
+           copied=True, inverse="as_strided_scatter",
            samples=cases(case(t(2, 3), (2, 2), (1, 1)), case(t(2, 3), (3,), (2,), 1), case(t(6), (0, 2), (1, 1)),
                          case(t(3, 2, layout="transposed"), (2, 2), (2, 1)),
                          error(RuntimeError, "mismatch in length of strides and shape", t(2, 3), (2, 2), (1,)),
@@ -164,7 +164,8 @@ def retyped_geometry(self: Tensor, kind: dtype) -> tuple[tuple[int, ...], tuple[
     return (*shape[:-1], shape[-1] // ratio), (*strides[:-1], new)
 
 
-op("view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)", kernel=Retyped(), public="Tensor", batch=in_front)
+op("view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)", kernel=Retyped(), public="Tensor", batch=in_front,
+   inverse=lambda written, dtype: written.again("view.dtype", written.base.dtype))
 
 
 _PAIRS = {float16: complex32, float32: complex64, float64: complex128}
@@ -198,12 +199,12 @@ def _view_as_real(self: Tensor) -> tuple:
 
 
 view_as_complex: Callable = function_of(op(
-   "view_as_complex(Tensor(a) self) -> Tensor(a)", copied=True,
+   "view_as_complex(Tensor(a) self) -> Tensor(a)", copied=True, inverse="view_as_real",
    kernel=View(_view_as_complex, by_place=True), grad=dict(self=lambda grad: view_as_real(grad)), public="torch",
    samples=cases(error(RuntimeError, "Tensor must have a last dimension of size 2", t(2, 3))), batch=in_front,
    autocast=dict(cpu="float32")))
 view_as_real: Callable = function_of(op(
-   "view_as_real(Tensor(a) self) -> Tensor(a)", copied=True,
+   "view_as_real(Tensor(a) self) -> Tensor(a)", copied=True, inverse="view_as_complex",
    kernel=view(_view_as_real), grad=dict(self=lambda grad: view_as_complex(grad.contiguous())), public="torch",
    samples=cases(error(RuntimeError, "view_as_real is only supported for complex tensors", t(2))), batch=in_front))
 
@@ -238,7 +239,7 @@ _attach_part("real", _real_part)
 _attach_part("imag", _imaginary_part)
 
 alias = function_of(op(
-   "alias(Tensor(a) self) -> Tensor(a)", copied=True,
+   "alias(Tensor(a) self) -> Tensor(a)", copied=True, inverse="alias",
    kernel=view(lambda self: (self._array.shape, self._array.strides, 0)),
    grad=dict(self=lambda grad: grad), public="", samples=cases(case(t(2, 3))), batch=in_front))
 
@@ -253,10 +254,14 @@ class _OnTensors(Family):
         return dict.fromkeys(BACKENDS, self.function)
 
 
-op("detach(Tensor(a) self) -> Tensor(a)", kernel=_OnTensors(Tensor._detached), public="")
+def _itself(written: Any) -> Tensor:
+    return written.mutated
+
+
+op("detach(Tensor(a) self) -> Tensor(a)", kernel=_OnTensors(Tensor._detached), public="", inverse=_itself)
 registry.get("aten::detach").declaration.public = Tensor.detach  # what handlers of functions are told
-op("lift_fresh(Tensor(a) self) -> Tensor(a)", kernel=_OnTensors(lambda self: self), public="")
-op("lift(Tensor self) -> Tensor", kernel=_OnTensors(lambda self: self), public="")
+op("lift_fresh(Tensor(a) self) -> Tensor(a)", kernel=_OnTensors(lambda self: self), public="", inverse=_itself)
+op("lift(Tensor self) -> Tensor", kernel=_OnTensors(lambda self: self), public="", inverse=_itself)
 op("lift_fresh_copy(Tensor self) -> Tensor", kernel=_OnTensors(lambda self: self._detached().clone()), public="")
 op("_local_scalar_dense(Tensor self) -> Scalar", kernel=_OnTensors(Tensor.item), public="")
 

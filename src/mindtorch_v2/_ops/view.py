@@ -113,7 +113,7 @@ def _reshaped(array: ndarray, size: tuple[int, ...]) -> ndarray | None:
     return made if made.shape == size or -1 in size else None  # NumPy takes any negative size for -1
 
 
-op("view(Tensor(a) self, int[] size) -> Tensor(a)", copied=True,
+op("view(Tensor(a) self, int[] size) -> Tensor(a)", copied=True, inverse=lambda written, size: written.shaped(),
    kernel=view(_view, _reshaped), grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)), public="Tensor",
    samples=cases(case(t(2, 3), (3, 2)), case(t(2, 3), (-1,)), case(t(0, 3), (3, 0)), case(t(), (1, 1)),
                  case(t(4, 1), (2, 2)),
@@ -171,7 +171,7 @@ def _transpose(self: Tensor, dim0: int, dim1: int) -> Geometry:
     return tuple(shape), tuple(strides), 0
 
 
-op("transpose(Tensor(a) self, int dim0, int dim1) -> Tensor(a)", copied=True,
+op("transpose(Tensor(a) self, int dim0, int dim1) -> Tensor(a)", copied=True, inverse="transpose",
    kernel=view(_transpose, "a.swapaxes(dim0, dim1)"),
    kernels={"sparse_coo": "rearrange.transposed", "sparse_compressed": "rearrange.transposed_compressed"},
    grad=dict(self=lambda grad, dim0, dim1: grad.transpose(dim0, dim1)),
@@ -195,7 +195,7 @@ def _t_each(call: Call) -> Result:
     return (called("transpose", value, 1, 2) if call.ndim(0) == 2 else value.view(value.shape)), True
 
 
-op("t(Tensor(a) self) -> Tensor(a)", copied=True, kernel=view(_t, "a.T if a.ndim == 2 else None"),
+op("t(Tensor(a) self) -> Tensor(a)", copied=True, inverse="t", kernel=view(_t, "a.T if a.ndim == 2 else None"),
    kernels={"sparse_coo": "rearrange.matrix_transposed", "sparse_compressed": "rearrange.matrix_transposed_compressed"},
    grad=dict(self=lambda grad: grad.t()),
    samples=cases(case(t(2, 3)), case(t(3)), case(t()),
@@ -246,6 +246,7 @@ def _permute_each(call: Call) -> Result:
 
 
 op("permute(Tensor(a) self, int[] dims) -> Tensor(a)", copied=True,
+   inverse=lambda written, dims: written.again("permute", list(inverse_order(dims))),
    kernel=view(_permute, "a.transpose(dims) if dims in known else None", known=_known_orders),
    kernels={"sparse_coo": "rearrange.permuted"},
    grad=dict(self=lambda grad, dims: grad.permute(inverse_order(dims))),
@@ -297,7 +298,13 @@ def _expand(self: Tensor, size: tuple[int, ...], implicit: bool) -> Geometry:
     return tuple(made), tuple(steps), 0
 
 
-op("expand(Tensor(a) self, int[] size, *, bool implicit=False) -> Tensor(a)", copied=True,
+def _sum_of_expanded(written: Any, size: Sequence[int], implicit: bool) -> Tensor:
+    base, seen = written.base.shape, written.mutated.shape
+    leading = len(seen) - len(base)
+    return written.summed([*range(leading), *(leading + i for i, n in enumerate(base) if n == 1 != seen[leading + i])])
+
+
+op("expand(Tensor(a) self, int[] size, *, bool implicit=False) -> Tensor(a)", copied=True, inverse=_sum_of_expanded,
    kernel=view(_expand, _array_expand),
    grad=dict(self=lambda grad: grad), public="Tensor",
    samples=cases(case(t(2, 1), (2, 3)), case(t(3), (2, -1)), case(t(), (3,)), case(t(1, 3), (0, 3)),
@@ -364,15 +371,26 @@ def _squeeze_dims_each(call: Call) -> Result:
     value, dim = call.values
     return (call.run(value, shifted(dim, call.ndim(0))) if call.ndim(0) else value.view(value.shape)), True
 
-op("squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)", copied=True,
+
+
+def _unsqueeze_written(written: Any, dim: Any = None) -> Tensor:
+    shape, made = written.base.shape, written.mutated
+    dims = range(len(shape)) if dim is None else (dim,) if isinstance(dim, int) else dim
+    for d in sorted(d % len(shape) for d in dims) if shape else ():
+        if shape[d] == 1:
+            made = written.again("unsqueeze", d, of=made)
+    return made
+
+
+op("squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)", copied=True, inverse=_unsqueeze_written,
    kernel=view(_squeeze_dim, _squeezed), grad=dict(self=lambda grad, self_shape: _unsqueezed(grad, self_shape)),
    samples=cases(case(t(1, 2, 1), 0), case(t(1, 2, 1), -1), case(t(2, 3), 0), case(t(), 0),
                  error(IndexError, _OUT_OF_RANGE_3, t(2, 3), 3)), batch=_squeeze_dims_each, node="SqueezeBackward1")
-op("squeeze(Tensor(a) self) -> Tensor(a)", copied=True,
+op("squeeze(Tensor(a) self) -> Tensor(a)", copied=True, inverse=_unsqueeze_written,
    kernel=view(lambda self: _without(self, range(self._array.ndim)), lambda array: array.squeeze()),
    grad=dict(self=lambda grad, self_shape: _unsqueezed(grad, self_shape)),
    samples=cases(case(t(1, 2, 1)), case(t(2, 3)), case(t(1, 1)), case(t(1, 0))), batch=_squeeze_each)
-op("squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)", copied=True,
+op("squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)", copied=True, inverse=_unsqueeze_written,
    kernel=view(lambda self, dim: _without(self, distinct_dims(dim, self._array.ndim))),
    grad=dict(self=lambda grad, self_shape: _unsqueezed(grad, self_shape)),
    samples=cases(case(t(1, 2, 1), (0, 2)), case(t(1, 2, 1), ()), case(t(1, 2, 1), (0, 1)),
@@ -405,7 +423,7 @@ def _unsqueeze_each(call: Call) -> Result:
 
 
 unsqueeze = function_of(op(
-   "unsqueeze(Tensor(a) self, int dim) -> Tensor(a)", copied=True,
+   "unsqueeze(Tensor(a) self, int dim) -> Tensor(a)", copied=True, inverse="squeeze.dim",
    kernel=view(_unsqueeze, _with_one), kernels={"sparse_coo": "rearrange.unsqueezed"},
    grad=dict(self=lambda grad, dim: grad.squeeze(dim)),
    samples=cases(case(t(2, 3), 0), case(t(2, 3), -1), case(t(), 0), case(t(0, 3), 1),

@@ -60,6 +60,10 @@ class Fields:
     special = ""
     # A view operator that has a form `name_copy`, whose results are none; or the kernels that this form has.
     copied: bool | Mapping[str, str] = False
+    # What gives a view's base after a write through the view (_subclasses/functional_views.py): a view of what was
+    # written, with the same arguments ("transpose"), an operator that puts it in its place ("select_scatter"), or a
+    # function of the write and these arguments.
+    inverse: str | Callable[..., Tensor] | None = None
     sized_by_data = False  # the shape of its result follows from elements, unless an argument `output_size` says it
     in_rows: str | None = None  # how a fused step computes it as it goes over rows (_pipeline/recipes.py, row_calls.py)
     # What it is to a device that multiplies matrices and does something with the elements at once
