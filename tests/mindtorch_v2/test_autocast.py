@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import mindtorch_v2 as torch
-from mindtorch_v2._dispatch.keys import DispatchKey
+from mindtorch_v2._dispatch.keys import AUTOCAST_MASK, DispatchKey, modes, unusual
 from mindtorch_v2._dispatch.registry import registry
 from mindtorch_v2.amp import _casts
 from mindtorch_v2.nn import functional as F
@@ -283,6 +283,23 @@ def test_another_thread_has_its_own_state() -> None:
         thread.start()
         thread.join()
     assert made == [torch.float32]
+
+
+@pytest.mark.parametrize("graded", [True, False])
+def test_modes_may_change_while_autocast_is_left(graded: bool) -> None:
+    """What an operator is made of runs outside of autocast, and may switch recording; all is as it was after it."""
+    x, before = torch.randn(2, 2), unusual.threads
+    with torch.set_grad_enabled(graded):
+        with torch.autocast("cpu"):
+            left = modes.leave(AUTOCAST_MASK)
+            assert (x @ x).dtype is torch.float32
+            with torch.set_grad_enabled(not graded):
+                assert (x @ x).dtype is torch.float32 and torch.is_grad_enabled() is not graded
+            assert (x @ x).dtype is torch.float32 and torch.is_grad_enabled() is graded
+            modes.come_back(left)
+            assert (x @ x).dtype is torch.bfloat16 and torch.is_grad_enabled() is graded
+        assert (x @ x).dtype is torch.float32 and torch.is_grad_enabled() is graded
+    assert unusual.threads == before
 
 
 def test_a_pipeline_records_the_types_of_autocast() -> None:

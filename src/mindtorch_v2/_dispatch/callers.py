@@ -19,7 +19,17 @@ from .._core.allocation import out_of_memory, too_large
 from .._core.device import Size, device, get_default_device, layout, memory_format
 from .._core.dtype import dtype
 from .._core.warn import warn_once
-from .keys import BACKEND_MASK, DEVICE_MASKS, FUNC_MASK, SPARSE_MASK, modes, unusual
+from .keys import (
+    AUTOCAST_MASK,
+    BACKEND_MASK,
+    DEVICE_MASKS,
+    FUNC_MASK,
+    RECORDING_MASK,
+    SPARSE_MASK,
+    changed_modes,
+    modes,
+    unusual,
+)
 from .old_orders import named_by_old_order
 from .registry import Operator, registry
 from .schema import KEYWORD_ALIASES, MISSING, NUMBERS, Argument
@@ -146,6 +156,19 @@ def call_bound(operator: Operator, values: Sequence[Any]) -> Any:
         raise out_of_memory(error) from None
     except ValueError as error:
         raise too_large(error)  # noqa: B904 - mostly the same error
+
+
+_LEAF_KEYS = BACKEND_MASK | AUTOCAST_MASK
+
+
+def call_unrecorded(operator: Operator, values: Sequence[Any]) -> Any:
+    """The same under no_grad, which a backend's kernel need not be told: it records nothing."""
+    include, allow = modes.masks
+    keys = ((operator.keys or _learn_keys(operator))(values) | include) & allow & ~RECORDING_MASK
+    if keys & ~_LEAF_KEYS:
+        with changed_modes(grad_enabled=False):
+            return call_bound(operator, values)
+    return (operator.table.get(keys) or operator.lookup(keys))(*values)
 
 
 # After a `try` around the kernel, which costs nothing unless something is raised.

@@ -197,6 +197,8 @@ UNRECORDED_MASKS = (0, ALL_KEYS & ~RECORDING_MASK)  # this very tuple says that 
 PIPELINE_MASKS = (PIPELINE_MASK, ALL_KEYS)
 UNRECORDED_PIPELINE_MASKS = (PIPELINE_MASK, ALL_KEYS & ~RECORDING_MASK)
 _OWN_MASKS = {masks: masks for masks in (USUAL_MASKS, PIPELINE_MASKS, UNRECORDED_PIPELINE_MASKS)}
+# Equal to the usual ones, in a thread that counts as unusual because it will be again in a moment.
+_USUAL_FOR_NOW = (*USUAL_MASKS,)
 
 
 class _Modes(threading.local):
@@ -223,6 +225,25 @@ class _Modes(threading.local):
             else:
                 self.update(grad_enabled=enabled)
         return previous
+
+    def leave(self, keys: int) -> tuple:
+        """Takes keys out of what is added to every call, and gives what `come_back` needs: `changed_modes` for less."""
+        state = self.__dict__
+        include, masks = state["include"], state["masks"]
+        within = include & ~keys, masks[1]
+        within = _OWN_MASKS.get(within, within)
+        state["include"] = within[0]
+        state["masks"] = within = _USUAL_FOR_NOW if within is USUAL_MASKS else within
+        return include, masks, within
+
+    def come_back(self, left: tuple) -> None:
+        """Adds the keys again that were left out."""
+        state = self.__dict__
+        include, masks, within = left
+        if state["masks"] is within:
+            state["include"], state["masks"] = include, masks
+        else:  # other modes were changed in between
+            self.update(include=include)
 
     def update(self, **changes: Any) -> None:
         """Sets modes and recomputes `masks`, the one attribute that a call reads."""

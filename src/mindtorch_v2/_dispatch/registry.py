@@ -2,7 +2,7 @@
 
 import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from .._core.planning import forget_plans
@@ -157,7 +157,7 @@ class Registry:
         # Puts around a kernel that derives: tensors of lower levels of torch.func are constants of the level.
         self.at_one_level: Callable[[Operator, Callable], Callable]
         # Under autocast, what an operator gets in the place of its arguments on a device; None leaves them.
-        self.autocast: Callable[[Operator, tuple, str], tuple | None]
+        self.autocast: Callable[[Operator, tuple, str], Sequence[Any] | None]
 
     def register_schema(self, name: str, schema: "str | Schema") -> Operator:
         """Declares an operator; its kernels come after."""

@@ -271,7 +271,7 @@ def moved_statistics(running_mean: Any, running_var: Any, mean: Any, rstd: Any, 
         running_var.lerp_(((rstd.pow(-2) - eps) * unbiased).to(running_var.dtype), momentum)
 
 
-move_statistics = function_of(op(
+MOVE_STATISTICS = op(
    "_move_statistics_(Tensor(a!) self, Tensor(b!) variance, Tensor mean, Tensor rstd, float momentum, float eps, float "
    "unbiased) -> Tensor(a!)", kernel=writes(lambda *arguments: None, _move), public="",
-   kernels={"cpu": "norm.move_statistics", "cuda": "batch_norm.move_statistics"}, decomposition=moved_statistics))
+   kernels={"cpu": "norm.move_statistics", "cuda": "batch_norm.move_statistics"}, decomposition=moved_statistics)

@@ -4,12 +4,13 @@ import math
 from typing import Any
 
 from .._core.dtype import FLOAT, REDUCED, float32, int64
-from .._dispatch.keys import changed_modes, modes
+from .._dispatch.callers import call_unrecorded
+from .._dispatch.keys import changed_modes
 from ._declare.aten import LEAF
 from ._declare.op import composite
 from ._declare.rules import check_constant, shape_text
 from ._declare.samples import case, cases, error, t
-from .batch_norm import batch_norm_by_running, batch_norm_with_statistics, move_statistics, moved_statistics
+from .batch_norm import MOVE_STATISTICS, batch_norm_by_running, batch_norm_with_statistics, moved_statistics
 from .group_norm import group_norm_with_statistics
 from .join import constant_pad_nd
 from .matrices import check_same_scalar
@@ -20,7 +21,8 @@ def _check_floating(input: Any, kernel: str, *parameters: Any) -> None:
     if kind.category != FLOAT:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind.scalar_name}'")
     given = [parameter.dtype for parameter in parameters if parameter is not None]
-    if all(own is kind for own in given):
+    different = set(given) - {kind}
+    if not different or different == {float32} and len(set(given)) == 1 and kind.np in REDUCED:
         return
     if given[0] is kind:
         check_same_scalar(kind, next(own for own in given if own is not kind))
@@ -45,12 +47,11 @@ def _by_own_statistics(input: Any, weight: Any, bias: Any, running_mean: Any, ru
     # Their versions do not count this, as in PyTorch: a call in eval mode that saved them can still be differentiated.
     running_mean = None if running_mean is None else running_mean.data
     running_var = None if running_var is None else running_var.data
-    move = moved_statistics if running_mean is None or running_var is None else move_statistics
-    if modes.grad_enabled:
-        with changed_modes(grad_enabled=False):
-            move(running_mean, running_var, mean, rstd, momentum, eps, unbiased)
+    if running_mean is not None and running_var is not None:
+        call_unrecorded(MOVE_STATISTICS, (running_mean, running_var, mean, rstd, momentum, eps, unbiased))
     else:
-        move(running_mean, running_var, mean, rstd, momentum, eps, unbiased)
+        with changed_modes(grad_enabled=False):
+            moved_statistics(running_mean, running_var, mean, rstd, momentum, eps, unbiased)
     return made
 
 
@@ -97,6 +98,14 @@ def _native_batch_norm_without(input, weight, bias, training, momentum, eps):
     return native_batch_norm(input, weight, bias, None, None, training, momentum, eps)
 
 
+def _check_length(channels: int, **parameters: Any) -> None:
+    for name, parameter in parameters.items():
+        if parameter is not None and parameter.numel() != channels:
+            raise RuntimeError(f"{name} should contain {channels} elements not {parameter.numel()}")
+        if parameter is not None and parameter.dim() != 1:
+            raise RuntimeError(f"TensorAccessor expected 1 dims but tensor has {parameter.dim()}")
+
+
 @composite(f"batch_norm({_BATCH_ARGUMENTS}, bool cudnn_enabled) -> Tensor",
            samples=cases(*(case(*s.args, True) for s in _BATCH_SAMPLES)), out=None)
 def batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled):
@@ -109,12 +118,9 @@ def batch_norm(input, weight, bias, running_mean, running_var, training, momentu
             if running is None:
                 raise RuntimeError(f"{name} must be defined in evaluation mode")
     channels = input.size(1)
-    for name, parameter in (("running_mean", running_mean), ("running_var", running_var), ("weight", weight),
-                            ("bias", bias)):
-        if parameter is not None and parameter.numel() != channels:
-            raise RuntimeError(f"{name} should contain {channels} elements not {parameter.numel()}")
-        if parameter is not None and parameter.dim() != 1:
-            raise RuntimeError(f"TensorAccessor expected 1 dims but tensor has {parameter.dim()}")
+    for parameter in (running_mean, running_var, weight, bias):
+        if parameter is not None and parameter._array.shape != (channels,):
+            _check_length(channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     _check_floating(input, "batch_norm", weight, bias, running_mean, running_var)
     check_constant("native_batch_norm", running_mean=running_mean, running_var=running_var)
     if training:
@@ -132,12 +138,11 @@ def batch_norm(input, weight, bias, running_mean, running_var, training, momentu
 def _functional_batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps):
     if eps < 0:
         raise ValueError(f"batch_norm eps must be non-negative, but got {eps}")
-    if training and input.shape[0] * math.prod(input.shape[2:]) == 1:
-        raise ValueError(f"Expected more than 1 value per channel when training, got input size {input.shape}")
+    shape = input.shape
+    if training and shape[0] * math.prod(shape[2:]) == 1:
+        raise ValueError(f"Expected more than 1 value per channel when training, got input size {shape}")
     if training and eps <= 0:
         raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
-    if eps < 0:
-        raise ValueError(f"batch_norm eps must be non-negative, but got {eps}")
     return batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, True)
 
 

@@ -403,7 +403,7 @@ def _gradients(*arguments: Any) -> tuple:
 def _by_parts(input: Any, weight: Any, bias: Any, *steps: Any) -> Any:
     """The convolution; of complex numbers by their real and imaginary parts, as PyTorch does."""
     if not input.is_complex():
-        return _convolution(input, weight, bias, *steps)
+        return call_bound(_CONVOLUTION, (input, weight, bias, *steps))
     _check_types(input, weight, bias)
     of_bias = (None, None) if bias is None else (bias.real, bias.imag)
     real, imag = (_convolution(x, weight.real, b, *steps)
@@ -466,6 +466,8 @@ def _declare(rank: int) -> None:
                    error(RuntimeError, "non-positive groups is not supported", t(*x), t(*w), groups=0),
                    error(RuntimeError, "should be the same or input should be a MKLDNN tensor", t(*x), ints(*w))))
     def conv(input, weight, bias, stride, padding, dilation, groups):
+        if input.dim() == rank + 2 and not input.is_complex():
+            return call_bound(_CONVOLUTION, (input, weight, bias, stride, padding, dilation, False, none, groups))
         return _with_batch(input, rank, name, lambda x: _by_parts(x, weight, bias, stride, padding, dilation, False,
                                                                      none, groups))
 

@@ -3,14 +3,14 @@
 An operator that says nothing passes; what one that does is made of is out of autocast's reach.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .._autograd import enable_grad
 from .._core.dtype import bfloat16, dtype, float32, float64
 from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
-from .._dispatch.keys import AUTOCAST_MASK, BACKENDS, DispatchKey, changed_modes, modes
+from .._dispatch.keys import AUTOCAST_MASK, BACKENDS, DispatchKey, modes
 from .._dispatch.registry import Around, Operator, registry
 from ._state import state
 
@@ -40,20 +40,31 @@ def _eligible(value: Any, device: str) -> bool:
 
 def cast(value: Any, target: dtype, device: str) -> Any:
     """A tensor, or what is in lists and dicts, in another type if it is one that autocast touches."""
+    if isinstance(value, Tensor):
+        return _cast_tensor(value, target, device)
     if isinstance(value, (tuple, list)):
         return type(value)(cast(v, target, device) for v in value)
     if isinstance(value, Mapping):
         return {cast(k, target, device): cast(v, target, device) for k, v in value.items()}
-    if not _eligible(value, device) or value.dtype is target:
+    return value
+
+
+def _cast_tensor(value: Tensor, target: dtype, device: str) -> Tensor:
+    kind = value.dtype
+    if kind is target or not kind.is_floating_point or kind is float64 or value.device.type != device:
         return value
     # A parameter is cast one time for all its uses. Recorded even under no_grad: a later use may need it.
-    if not (state.caching and target is state.dtypes[device] and value.dtype is float32 and value.requires_grad
-            and value.is_leaf and value._base is None and not modes.inference):
+    if not (kind is float32 and state.caching and target is state.dtypes[device] and value._base is None
+            and value.requires_grad and value.is_leaf and not modes.inference):
         return value.to(target)
     kept = state.casts.get((id(value), target))
     if kept is None:
-        with enable_grad():
-            kept = state.casts[(id(value), target)] = value, value.to(target)
+        if modes.grad_enabled:
+            made = value.to(target)
+        else:
+            with enable_grad():
+                made = value.to(target)
+        kept = state.casts[(id(value), target)] = value, made
     return kept[1]
 
 
@@ -70,12 +81,28 @@ def _refuse(args: tuple, device: str) -> tuple:
     raise RuntimeError(_BANNED)
 
 
-def _rule(operator: Operator, policy: str) -> Callable[[tuple, str], tuple | None]:
+def _casting(operator: Operator, target_of: Callable[[tuple, str], dtype]) -> Callable[[tuple, str], Sequence[Any]]:
+    """The rule that casts all tensors among the arguments to one type, which they and the device decide."""
+    places = [i for i, argument in enumerate(operator.schema.arguments) if argument.is_tensor]
+
+    def arguments(args: tuple, device: str) -> Sequence[Any]:
+        target, given = target_of(args, device), None
+        for i in places:
+            value = args[i]
+            if value is not None and (made := cast(value, target, device)) is not value:
+                given = given or list(args)
+                given[i] = made
+        return given or args
+
+    return arguments
+
+
+def _rule(operator: Operator, policy: str) -> Callable[[tuple, str], Sequence[Any] | None]:
     """(arguments, device) -> what the operator gets, run outside of autocast; None leaves a call as it is."""
     if policy == "lower":
-        return lambda args, device: tuple(cast(a, state.dtypes[device], device) for a in args)
+        return _casting(operator, lambda args, device: state.dtypes[device])
     if policy == "widest":
-        return lambda args, device: cast(args, _widest(args, device), device)
+        return _casting(operator, _widest)
     if policy == "banned":
         return _refuse
     if policy == "untouched":  # made of no listed operator in PyTorch
@@ -91,7 +118,7 @@ def _rule(operator: Operator, policy: str) -> Callable[[tuple, str], tuple | Non
         place = names.index("dtype")
         return lambda args, device: ((*args[:place], float32, *args[place + 1 :])
                                      if args[place] is None and _eligible(args[0], device) else None)
-    return lambda args, device: tuple(cast(a, float32, device) for a in args)
+    return _casting(operator, lambda args, device: float32)
 
 
 _WIDE_PADDINGS = {("reflect", 2), ("reflect", 4), ("replicate", 2), ("replicate", 4), ("replicate", 6)}
@@ -108,13 +135,16 @@ def _autocast_kernel(operator: Operator, below: Callable, mask: int) -> Callable
         given = arguments(args, device) if device in state.enabled else None
         if given is None:
             return below(*args)
-        with changed_modes(include=modes.include & ~AUTOCAST_MASK):
+        left = modes.leave(AUTOCAST_MASK)
+        try:
             return call_bound(operator, given)
+        finally:
+            modes.come_back(left)
 
     return kernel
 
 
-def _cast_before_recording(operator: Operator, args: tuple, device: str) -> tuple | None:
+def _cast_before_recording(operator: Operator, args: tuple, device: str) -> Sequence[Any] | None:
     """What a pipeline records in the place of a call's arguments; None if autocast leaves them."""
     policy = _policy(operator, device)
     return _rule(operator, policy)(args, device) if policy is not None and device in state.enabled else None

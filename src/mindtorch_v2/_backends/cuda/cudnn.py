@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from .array import layout_of, quick_empty
 from .cublas import loaded
 from .launch import lock
+from .memory import allocate, lasting
 from .runtime import CudaError, device_of
 from .streams import current
 
@@ -70,15 +70,32 @@ def _do(name: str, *arguments: Any) -> None:
         raise LookupError(f"{name} returned {status}")
 
 
-def _handle(device: int) -> ctypes.c_void_p:
+def _handle(device: int) -> int:
+    """This thread's handle, which follows the current stream."""
     known = _handles.made.get(device)
     if known is None:
-        known = _handles.made[device] = [_pointer(), -1]
-        _do("cudnnCreate", ctypes.byref(known[0]))
+        made = _pointer()
+        _do("cudnnCreate", ctypes.byref(made))
+        known = _handles.made[device] = [made.value, -1]
     if known[1] != current.handle:
-        _do("cudnnSetStream", known[0], _pointer(current.handle))
+        _do("cudnnSetStream", _pointer(known[0]), _pointer(current.handle))
         known[1] = current.handle
     return known[0]
+
+
+@functools.cache
+def _nothing(device: int) -> Any:
+    """The workspace of a plan that needs none."""
+    return lasting(1)
+
+
+@functools.cache
+def _execute() -> Any:
+    """The call that queues a plan, which takes addresses."""
+    found = library()
+    assert found is not None
+    found.cudnnBackendExecute.argtypes = [_pointer] * 3
+    return found.cudnnBackendExecute
 
 
 class _Descriptor:
@@ -175,13 +192,14 @@ class Convolution:
         self.plan = self._first_plan(graph, handle, excluded)
         space = _longs([0])
         self.plan.get(402, _INT64, space)
-        self.space = layout_of((max(space[0], 1),), np.dtype(np.uint8))
-        self.packs: dict[tuple[int, ...], Any] = {}
+        self.space, self.nothing = space[0], _nothing(device)
+        self.device, self.where = device, device_of(device)
+        self.packs: dict[tuple[int, ...], int] = {}
         found = library()
         assert found is not None
         self.create, self.set = found.cudnnBackendCreateDescriptor, found.cudnnBackendSetAttribute
-        self.finalize, self.execute = found.cudnnBackendFinalize, found.cudnnBackendExecute
-        self.destroy = found.cudnnBackendDestroyDescriptor
+        self.finalize, self.destroy = found.cudnnBackendFinalize, found.cudnnBackendDestroyDescriptor
+        self.execute, self.place = _execute(), self.plan.address.value
 
     @staticmethod
     def _first_plan(graph: _Descriptor, handle: Any, excluded: set[int]) -> _Descriptor:
@@ -193,21 +211,20 @@ class Convolution:
                 continue
         raise LookupError
 
-    def __call__(self, a: int, b: int, out: int, device: int) -> None:
+    def __call__(self, a: int, b: int, out: int) -> None:
         """Queues it."""
-        space = quick_empty(self.space, device_of(device))
-        key = a, b, out, space.pointer
+        space = allocate(self.space, self.where) if self.space else self.nothing
+        key = a, b, out, space.ptr
         with lock:
-            pack = self.packs.get(key) or self._packed(key)
-            status = self.execute(_handle(device), self.plan.address, pack)
+            status = self.execute(_handle(self.device), self.place, self.packs.get(key) or self._packed(key))
         if status:
             raise CudaError(f"cuDNN error: status {status} of a convolution")
 
-    def _packed(self, key: tuple[int, ...]) -> Any:
-        """The descriptor of four addresses. A program that repeats itself finds most of its memory where it was."""
+    def _packed(self, key: tuple[int, ...]) -> int:
+        """The descriptor of four addresses. A program that repeats itself finds its memory where it was."""
         if len(self.packs) >= _MOST_PACKS:
-            for pack in self.packs.values():
-                self.destroy(pack)
+            for old in self.packs.values():
+                self.destroy(_pointer(old))
             self.packs.clear()
         pack = _pointer()
         *arrays, space = key
@@ -217,7 +234,7 @@ class Convolution:
                         (_int(1003), _int(_ADDRESS), _long(1), (_pointer * 1)(space))):
             status = status or self.set(pack, *setting)
         status = status or self.finalize(pack)
-        if status:
+        if status or pack.value is None:
             raise CudaError(f"cuDNN error: status {status} of a convolution")
-        self.packs[key] = pack
-        return pack
+        self.packs[key] = pack.value
+        return pack.value

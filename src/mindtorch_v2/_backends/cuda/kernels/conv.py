@@ -10,7 +10,7 @@ from ...._dispatch.registry import registry
 from ...._ops._declare.rules import Spec
 from ...._ops.conv import _steps
 from ....backends import cudnn as settings
-from ..array import CudaArray, Layout, array_on, empty, layout_of
+from ..array import CudaArray, Layout, array_on, empty, layout_of, quick_empty
 from ..cudnn import TYPES, Convolution, library
 from ..families import copy_array, wrap_cuda
 from ..plans import planned
@@ -73,7 +73,8 @@ class _Geometry:
     def run(self, what: str, first: CudaArray, second: CudaArray, made: CudaArray) -> CudaArray:
         """Queues a product into `made`."""
         a, b, out, device = first.pointer, second.pointer, made.pointer, made.device.index or 0
-        self.call(what, device, a | b | out)(a, b, out, device)
+        known = self.calls.get((what, settings.allow_tf32, not (a | b | out) & 15, device))
+        (known or self.call(what, device, a | b | out))(a, b, out)
         return made
 
 
@@ -107,7 +108,9 @@ def convolution(spec: Spec, input: CudaArray, weight: CudaArray, bias: CudaArray
     added, rest = registry.get("add_").lookup(CUDA_MASK), len(result) - 2
 
     def run(input: CudaArray, weight: CudaArray, bias: CudaArray | None, *options: Any) -> CudaArray:
-        x, w, made = _in_layout(input, taken), _in_layout(weight, known.w), empty(given, input.device)
+        x = input if input.layout is taken else _in_layout(input, taken)
+        w = weight if weight.layout is known.w else _in_layout(weight, known.w)
+        made = quick_empty(given, input.device)
         known.run(what, *((w, x) if transposed else (x, w)), made)
         if bias is not None:
             column = layout_of((*bias.shape, *(1,) * rest), bias.dtype, (*bias.strides, *(0,) * rest))
@@ -138,10 +141,10 @@ def convolution_backward(specs: Any, grad_output: CudaArray, input: CudaArray, w
         where, grad = input.device, _in_layout(grad_output, given)
         if output_mask[0]:
             w = _in_layout(weight, known.w)
-            made[0] = known.run(of_input, *((grad, w) if transposed else (w, grad)), empty(taken, where))
+            made[0] = known.run(of_input, *((grad, w) if transposed else (w, grad)), quick_empty(taken, where))
         if output_mask[1]:
             x = _in_layout(input, taken)
-            made[1] = known.run("weight", *((grad, x) if transposed else (x, grad)), empty(known.w, where))
+            made[1] = known.run("weight", *((grad, x) if transposed else (x, grad)), quick_empty(known.w, where))
         if output_mask[2]:
             kind = OF_ARRAY[input.dtype]
             wide = float32 if kind.itemsize < 4 else kind

@@ -22,6 +22,7 @@ from ..families import (
     Maker,
     copy_array,
     fill,
+    fresh_tensor,
     generic_kernel,
     infer_of,
     layout_for,
@@ -33,6 +34,9 @@ from ..families import (
 )
 from ..launch import Launch, compiled, longs
 from ..plans import planned
+from ..pointwise import copying
+
+_MOST_CONVERSIONS = 4096
 
 
 def clone(self: Tensor, memory_format: Any) -> Tensor:
@@ -41,8 +45,38 @@ def clone(self: Tensor, memory_format: Any) -> Tensor:
     return made
 
 
+_conversions: dict[tuple, tuple[Layout, Launch]] = {}  # (layout, type, format) -> the copy's layout, and its launch
+
+
 def to_copy(self: Tensor, dtype: dtype | None, device: device | None, non_blocking: bool, memory_format: Any) -> Tensor:
     """A copy in another type or layout, from or to the host; between hosts it is never asked."""
+    if device is self._device and self._array.__class__ is CudaArray:
+        source, key = self._array, (self._array.layout, dtype, memory_format)
+        known = _conversions.get(key) or _conversion(self, key)
+        if known is not None:
+            made = fresh_tensor(known[0], device)
+            known[1](source.pointer, made._array.pointer)
+            return made
+    return _to_copy(self, dtype, device, non_blocking, memory_format)
+
+
+def _conversion(self: Tensor, key: tuple) -> tuple[Layout, Launch] | None:
+    """How a tensor is copied to another type or layout where it is, if by one kernel."""
+    source, kind = key[0], key[1] or self.dtype
+    target = layout_for(Spec(source.shape, kind, preserved_strides(self, key[2])))
+    if not source.size or target is source or self.dtype.is_complex or kind.is_complex:
+        return None
+    launch = copying(source, target)
+    if launch is None:
+        return None
+    if len(_conversions) > _MOST_CONVERSIONS:
+        _conversions.clear()
+    made = _conversions[key] = target, launch
+    return made
+
+
+def _to_copy(self: Tensor, dtype: dtype | None, device: device | None, non_blocking: bool,
+             memory_format: Any) -> Tensor:
     spec = Spec(self._array.shape, dtype or self.dtype, preserved_strides(self, memory_format))
     source = self._array
     if source.__class__ is not CudaArray:  # from the host: cast there if that makes less to copy
