@@ -116,3 +116,45 @@ def test_class_losses_of_large_scores_and_ignored_targets(dtype, target, weight)
                     results.append([value.detach().cpu().double() for value in (loss, scores.grad)])
                 near = TOLERANCES[dtype]
                 assert all(torch.allclose(b, a, near, near, equal_nan=True) for a, b in zip(*results, strict=True))
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("classes", [1, 7, 8, 17, 129, 1000, 2057, 50257])
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_class_losses_of_rows_that_begin_anywhere(dtype, classes, reduction):
+    """Most rows of an odd width do not begin at multiples of 16 bytes, and the first may lie inside a storage."""
+    torch.manual_seed(0)
+    scores, target = torch.randn(5 * classes + 1, dtype=torch.float64).mul(4), torch.randint(0, classes, (5,))
+    target[1] = -100
+    weight, grad = torch.rand(classes, dtype=torch.float64), torch.rand(() if reduction == "mean" else 5)
+    for start in (0, 1):
+        results = []
+        for where in ("cpu", "cuda"):
+            computed = torch.float64 if where == "cpu" else dtype
+            there = scores.to(where, dtype).to(computed)[start : start + 5 * classes]
+            held = there.view(5, classes).detach().requires_grad_()
+            factors = weight.to(where, dtype).to(computed)
+            loss = functional.cross_entropy(held, target.to(where), factors, reduction=reduction)
+            loss.backward(grad.to(where, dtype).to(computed))
+            results.append([value.detach().cpu().double() for value in (loss, held.grad)])
+        near = TOLERANCES[dtype] / 4
+        for wanted, made in zip(*results, strict=True):
+            assert torch.allclose(made, wanted, near, near * float(wanted.abs().max()))
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("classes", [5, 33, 1001])
+def test_class_losses_of_scores_that_are_not_finite(dtype, classes):
+    scores = torch.arange(6.0 * classes).reshape(6, classes).sin()
+    scores[0, : classes // 2] = scores[1] = float("-inf")
+    scores[2, classes // 2], scores[3, 0], scores[4, 1] = float("inf"), float("nan"), float("-inf")
+    scores[3, 1:] = float("-inf")
+    target = torch.full((6,), classes - 1)
+    results = []
+    for where in ("cpu", "cuda"):
+        held = scores.to(where, dtype).detach().requires_grad_()
+        loss = functional.cross_entropy(held, target.to(where), reduction="none")
+        loss.backward(torch.ones(6, dtype=dtype, device=where))
+        results.append([value.detach().cpu().double() for value in (loss, held.grad)])
+    near = TOLERANCES[dtype]
+    assert all(torch.allclose(b, a, near, near, equal_nan=True) for a, b in zip(*results, strict=True))

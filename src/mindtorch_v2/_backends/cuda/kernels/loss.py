@@ -10,11 +10,18 @@ from ...._ops._declare.rules import Spec
 from ...._ops.loss import MEAN, NONE
 from ..array import CudaArray, empty, layout_of
 from ..families import copy_array, layout_for
-from ..launch import ASSERTIONS, c_type, kernel
+from ..launch import ASSERTIONS, PACKS, c_type, kernel
 from ..plans import dense, dense_if_any, planned, pointer_of
 
-_LOSS = ASSERTIONS + r"""
-struct best { A top, total; };
+# Rows are read 16 bytes at a time from their first multiple of 16 on, U such groups before any of them is looked at.
+_LOSS = ASSERTIONS + PACKS + r"""
+#define V (16 / (int)sizeof(T))
+typedef pack<T, V> group;
+__device__ inline int64 before_groups(const T* row, int64 classes) {
+    int64 head = (16 - ((size_t)row & 15)) % 16 / sizeof(T);
+    return head < classes ? head : classes;
+}
+struct best { A top, total; };  // the largest so far, and the sum of exponentials less that
 __device__ inline best joined(best a, best b) {
     best r;
     r.top = a.top > b.top ? a.top : b.top;
@@ -22,39 +29,71 @@ __device__ inline best joined(best a, best b) {
     r.total += b.total == 0 ? (A)0 : b.total * EXP(b.top - r.top);
     return r;
 }
+__device__ inline best of_one(A x) {
+    best r;
+    r.top = x == x ? x : -HUGE;
+    r.total = x == -HUGE ? (A)0 : 1 + (x - x);  // or NaN
+    return r;
+}
+__device__ inline best of_warp(best b) {
+    for (int s = 16; s; s >>= 1) {
+        best o;
+        o.top = __shfl_xor_sync(0xffffffff, b.top, s); o.total = __shfl_xor_sync(0xffffffff, b.total, s);
+        b = joined(b, o);
+    }
+    return b;
+}
+__device__ inline best of_row(const T* row, int64 classes) {
+    __shared__ best warps[32];
+    best b; b.top = -HUGE; b.total = 0;
+    int64 head = before_groups(row, classes), groups = (classes - head) / V, stride = blockDim.x;
+    const group* whole = (const group*)(row + head);
+    for (int64 i = threadIdx.x; i < groups; i += U * stride) {
+        group held[U];
+        #pragma unroll
+        for (int u = 0; u < U; ++u)
+            if (i + u * stride < groups) held[u] = whole[i + u * stride];
+            else for (int j = 0; j < V; ++j) held[u].v[j] = narrow<T>::of(-HUGE);
+        A top = -HUGE;
+        #pragma unroll
+        for (int u = 0; u < U; ++u)
+            for (int j = 0; j < V; ++j) { A x = (A)widened(held[u].v[j]); top = x > top ? x : top; }
+        if (top > b.top) { b.total = b.total == 0 ? (A)0 : b.total * EXP(b.top - top); b.top = top; }
+        A less = b.top == -HUGE ? (A)0 : b.top, sums[U];
+        #pragma unroll
+        for (int u = 0; u < U; ++u) {
+            sums[u] = 0;
+            for (int j = 0; j < V; ++j) sums[u] += EXP((A)widened(held[u].v[j]) - less);
+        }
+        b.total += (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    }
+    int64 rest = classes - groups * V;
+    for (int64 i = threadIdx.x; i < rest; i += stride)
+        b = joined(b, of_one((A)widened(row[i < head ? i : i + groups * V])));
+    b = of_warp(b);
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = b;
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        if (threadIdx.x < blockDim.x / 32) b = warps[threadIdx.x];
+        else { b.top = -HUGE; b.total = 0; }
+        b = of_warp(b);
+    }
+    b.total += b.top - b.top;  // nothing, or NaN where the largest is infinite
+    return b;
+}
 extern "C" __global__ void losses(const T* scores, const I* target, const T* weight, A* losses, A* weights, T* row_tops,
                                   A* row_totals, int64 classes, int64 ignored) {
-    __shared__ A tops[32], totals[32];
     const T* row = scores + blockIdx.x * classes;
     int64 own = (int64)target[blockIdx.x];
+    bool counts = own != ignored;
+    require(!counts || (own >= 0 && own < classes));
+    A score = counts ? (A)widened(row[own]) : (A)0;  // asked for now, needed when the row has been read
+    A w = !counts ? (A)0 : weight ? (A)widened(weight[own]) : (A)1;
     best b; b.top = 0; b.total = 1;
-    if (row_tops) {
-        b.top = -HUGE; b.total = 0;
-        for (int64 i = threadIdx.x; i < classes; i += blockDim.x) {
-            A x = (A)widened(row[i]);
-            if (x > b.top) { b.total = (b.total == 0 ? (A)0 : b.total * EXP(b.top - x)) + 1; b.top = x; }
-            else b.total += x == b.top ? (A)1 : EXP(x - b.top);
-        }
-        for (int s = 16; s; s >>= 1) {
-            best o;
-            o.top = __shfl_xor_sync(0xffffffff, b.top, s); o.total = __shfl_xor_sync(0xffffffff, b.total, s);
-            b = joined(b, o);
-        }
-        if (threadIdx.x % 32 == 0) { tops[threadIdx.x / 32] = b.top; totals[threadIdx.x / 32] = b.total; }
-        __syncthreads();
-        if (threadIdx.x == 0)
-            for (int w = 1; w < blockDim.x / 32; ++w) {
-                best o; o.top = tops[w]; o.total = totals[w];
-                b = joined(b, o);
-            }
-        b.total += b.top - b.top;  // nothing, or NaN where the largest is infinite
-        if (threadIdx.x == 0) { row_tops[blockIdx.x] = narrow<T>::of(b.top); row_totals[blockIdx.x] = b.total; }
-    }
+    if (row_tops) b = of_row(row, classes);
     if (threadIdx.x == 0) {
-        bool counts = own != ignored;
-        require(!counts || (own >= 0 && own < classes));
-        A w = !counts ? (A)0 : weight ? (A)widened(weight[own]) : (A)1;
-        losses[blockIdx.x] = counts ? (LOG(b.total) - ((A)widened(row[own]) - b.top)) * w : (A)0;
+        if (row_tops) { row_tops[blockIdx.x] = narrow<T>::of(b.top); row_totals[blockIdx.x] = b.total; }
+        losses[blockIdx.x] = counts ? (LOG(b.total) - (score - b.top)) * w : (A)0;
         weights[blockIdx.x] = w;
     }
 }
@@ -86,20 +125,53 @@ extern "C" __global__ void spread(const T* grad, const T* scores, const I* targe
     if (total) g /= total[0];
     g = own == ignored ? (A)0 : g * weights[at];  // all of them ignored, the total is zero
     A top = row_tops ? (A)widened(row_tops[at]) : (A)0, share = row_tops ? g / row_totals[at] : (A)0;
-    for (int64 i = blockIdx.y * (int64)blockDim.x + threadIdx.x; i < classes; i += (int64)gridDim.y * blockDim.x) {
-        A made = row_tops ? EXP((A)widened(scores[at * classes + i]) - top) * share : (A)0;
-        out[at * classes + i] = narrow<T>::of(i == own ? made - g : made);
+    const T* row = scores + at * classes;
+    T* made = out + at * classes;
+#define GRADIENT(x, is_own) \
+    narrow<T>::of((row_tops ? EXP((A)widened(x) - top) * share : (A)0) - (is_own ? g : (A)0))
+    int64 head = before_groups(made, classes), groups = (classes - head) / V;
+    int64 first = blockIdx.y * (int64)blockDim.x + threadIdx.x, stride = (int64)gridDim.y * blockDim.x;
+    for (int64 i = first; i < groups; i += U * stride) {
+        group held[U];
+        #pragma unroll
+        for (int u = 0; u < U; ++u)
+            if (row_tops && i + u * stride < groups) held[u] = ((const group*)(row + head))[i + u * stride];
+        #pragma unroll
+        for (int u = 0; u < U; ++u) {
+            int64 group_at = i + u * stride, past = own - (head + group_at * V);
+            if (group_at >= groups) break;
+            int within = past >= 0 && past < V ? (int)past : -1;
+            group given;
+            #pragma unroll
+            for (int j = 0; j < V; ++j) given.v[j] = GRADIENT(held[u].v[j], j == within);
+            ((group*)(made + head))[group_at] = given;
+        }
+    }
+    int64 rest = classes - groups * V;
+    for (int64 i = first; i < rest; i += stride) {
+        int64 place = i < head ? i : i + groups * V;
+        made[place] = GRADIENT(row[place], place == own);
     }
 }
 """
-_SINGLE = {"float": "#define EXP expf\n#define LOG logf\n#define HUGE __int_as_float(0x7f800000)\n",
+_FLOATS = {"float": "#define EXP expf\n#define LOG logf\n#define HUGE __int_as_float(0x7f800000)\n",
            "double": "#define EXP exp\n#define LOG log\n#define HUGE __longlong_as_double(0x7ff0000000000000LL)\n"}
+_GROUPS, _MOST_THREADS = 4, 512  # U, and the threads of a block
 
 
 def _loss_source(scores: np.dtype, target: np.dtype) -> tuple[str, np.dtype]:
     wide = "double" if scores.itemsize == 8 else "float"
-    return (f"typedef {c_type(scores)} T; typedef {c_type(target)} I; typedef {wide} A;\n{_SINGLE[wide]}{_LOSS}",
-            np.dtype(np.float64 if wide == "double" else np.float32))
+    functions = _FLOATS[wide]
+    if scores.itemsize == 2:  # the quick exponential has more digits than what is rounded to such a type
+        functions = functions.replace("EXP expf", "EXP __expf")
+    return (f"typedef {c_type(scores)} T; typedef {c_type(target)} I; typedef {wide} A;\n#define U {_GROUPS}\n"
+            f"{functions}{_LOSS}", np.dtype(np.float64 if wide == "double" else np.float32))
+
+
+def _threads(kind: np.dtype, classes: int, most: int) -> int:
+    """As many threads as have U groups of a row each, in whole warps."""
+    groups = classes * kind.itemsize // 16
+    return min(most, max(32, -(-groups // (32 * _GROUPS)) * 32))
 
 
 def _losing(output: Spec, saved: Sequence[Spec], self: CudaArray, target: CudaArray, reduction: int,
@@ -111,11 +183,12 @@ def _losing(output: Spec, saved: Sequence[Spec], self: CudaArray, target: CudaAr
     text, wide = _loss_source(self.dtype, target.dtype)
     each, layouts = layout_of((rows,), wide), [layout_for(spec) for spec in (output, *saved)]
     lose, finish = kernel(text, "losses", "q" * 9), kernel(text, "finish", "q" * 6)
-    threads = 1024 if classes > 8192 else 256 if classes > 512 else 64
+    threads = _threads(self.dtype, classes, _MOST_THREADS) if saved else 32
 
     def run(self: CudaArray, target: CudaArray, weight: CudaArray | None) -> list[CudaArray]:
         where = self.device
-        scores, places, factors = dense(self), dense(target), dense_if_any(weight)
+        scores = self if self.layout.contiguous else dense(self)
+        places, factors = dense(target), dense_if_any(weight)
         losses, weights = empty(each, where), empty(each, where)
         made, *kept = [empty(layout, where) for layout in layouts]
         lose.over((rows,), (threads,), scores.pointer, places.pointer, pointer_of(factors), losses.pointer,
@@ -154,8 +227,8 @@ def _gradient(spec: Spec, grad_output: CudaArray, target: CudaArray, reduction: 
     each, one, layout = layout_of((rows,), wide), layout_of((1,), wide), layout_for(spec)
     weigh, finish, spread = (kernel(text, name, "q" * count) for name, count in (("weigh", 5), ("finish", 6),
                                                                                  ("spread", 11)))
-    threads = 256 if classes > 512 else 64
-    grid = rows, max(1, min(-(-classes // (threads * 8)), 16))
+    threads = _threads(grad_output.dtype, classes, 256)
+    grid = rows, max(1, min(-(-classes * grad_output.dtype.itemsize // (16 * _GROUPS * threads)), 64))
 
     def run(grad_output: CudaArray, self: CudaArray | None, target: CudaArray, weight: CudaArray | None,
             top: CudaArray | None, row_total: CudaArray | None) -> CudaArray:
