@@ -22,7 +22,7 @@ from ._declare.op import composite, function_of, op
 from ._declare.recorded import once, recorded_gradients
 from ._declare.rules import Spec, broadcast_shape, shape_misfit
 from ._declare.samples import bools, case, cases, error, t
-from .copy import preserved_strides, uninitialised
+from .copy import preserved_strides
 from .dropout import MASKED, dropout_bits
 
 dropout = function_of(registry.get("dropout"))
@@ -157,7 +157,7 @@ def _laid(xp: Any, made: Any, spec: Spec) -> Any:
     """The result as the spec has it; that of some of the samples as it is."""
     if spec.strides is None or made.shape != tuple(spec.shape):
         return made
-    wanted = uninitialised(spec, xp)
+    wanted = xp.uninitialised(made.shape, made.dtype, spec.strides)
     wanted[...] = made
     return wanted
 

@@ -56,12 +56,15 @@ def test_a_mask_that_needs_grad_gets_one():
     (torch.randn(2, 3, 4, 6).transpose(2, 3), (72, 24, 4, 1)),  # whose tokens are not rows
     (torch.randn(6, 4).expand(2, 3, 6, 4), (72, 24, 4, 1)),
 ])  # fmt: skip
-def test_a_result_lies_as_its_queries_do(query, strides):
-    made = scaled_dot_product_attention(query, query, query)
-    assert made.stride() == strides
-    alone = query.contiguous()
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
+def test_a_result_lies_as_its_queries_do(query, strides, kind):
+    given = torch.empty_strided(query.shape, query.stride(), dtype=kind).copy_(query) if query.stride(0) else query
+    made = scaled_dot_product_attention(given, given, given)
+    assert all(got == wanted for n, got, wanted in zip(made.shape, made.stride(), strides, strict=True) if n > 1)
+    alone = given.double().contiguous()
     expected = scaled_dot_product_attention(alone, alone, alone)
-    np.testing.assert_allclose(made.numpy(), expected.numpy(), rtol=1e-5, atol=1e-6)
+    accuracy = torch.finfo(given.dtype).eps
+    np.testing.assert_allclose(made.double().numpy(), expected.numpy(), rtol=4 * accuracy, atol=8 * accuracy)
 
 
 def test_heads_of_one_element_that_lie_together():

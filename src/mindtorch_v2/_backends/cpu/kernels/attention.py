@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from ...._core.geometry import strided_array
 from ...._core.threads import blas, get_num_threads
 from ...._kernels.library import attention as kernels
 from ...._ops.attention import _attention_array, _backward_array, _Blocks, _for_all_heads, _of_shared
-from ...._ops.copy import uninitialised
 from .. import xp
 from ..jit.calls import hurry, launched
 from ..team import in_parts, is_used
@@ -52,6 +52,12 @@ def _given(blocks: _Blocks, heads: slice, rows: slice, keys: slice) -> tuple[Any
     return made, float(blocks.scale), dict(causal=blocks.is_causal, scored=False, wide=wide)
 
 
+def _target(query: Any, spec: tuple) -> Any:
+    """An array for the result, in the type that is computed in."""
+    shape, strides = tuple(spec[0].shape), spec[0].strides
+    return np.empty(shape, query.dtype) if strides is None else strided_array(shape, query.dtype, strides)
+
+
 def _by_samples(compute: Callable[[slice], tuple], query: Any, key: Any, mask: Any) -> list[tuple] | None:
     """What `compute` makes of parts of the samples; None where they share a mask's dimensions."""
     if query.ndim != 4 or mask is not None and mask.ndim > 2:
@@ -68,12 +74,12 @@ def attention(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scal
                                                           scale, spec), query, key, mask)
         if parts is None or len(parts) == 1:
             return parts and parts[0]
-        return (np.concatenate([output for output, _ in parts], out=uninitialised(spec[0])),
+        return (np.concatenate([output for output, _ in parts], out=_target(query, spec)),
                 np.concatenate([norms for _, norms in parts], 1))
     key, value = _for_all_heads(xp, query, key, value)
     blocks = _Blocks(xp, query, key, mask, is_causal, scale, get_num_threads())
     matrices = [_matrices(x) for x in (query, key, value)]
-    made = uninitialised(spec[0])
+    made = _target(query, spec)
     target, norms = _matrices(made), np.empty((2, *made.shape[:-1]), query.dtype)
     tops, totals = norms.reshape(2, -1)
     for heads, rows, keys in blocks:
