@@ -26,6 +26,9 @@ GEOMETRIES = [
     ((2, 3, 11), (3, 1, 4), (3,), (2,), (2,), 3),
     ((2, 2, 4, 5, 4), (2, 1, 2, 3, 2), (2, 1, 1), (1, 1, 0), (1, 2, 1), 2),
     ((1, 2, 4, 4, 5), (3, 2, 2, 2, 3), (1, 2, 1), (0, 1, 1), (2, 1, 1), 1),
+    ((3, 4, 5, 13), (6, 2, 3, 3), (1, 1), (1, 1), (1, 1), 2),
+    ((2, 3, 5, 14), (4, 3, 2, 2), (1, 1), (0, 0), (2, 3), 1),
+    ((2, 2, 3, 4, 13), (3, 2, 2, 3, 3), (2, 1, 1), (1, 1, 1), (1, 1, 1), 1),
 ]  # fmt: skip
 
 
@@ -49,12 +52,12 @@ def defined(x, weight, bias, stride, padding, dilation, groups):
     return made if bias is None else made + bias.reshape(-1, *(1,) * rank)
 
 
-@pytest.fixture(params=[None, 40], ids=["whole", "blocks"])
+@pytest.fixture(params=[{}, dict(BLOCK=40, COLUMNS=40), dict(SMALL=1 << 10, LEAST=1, _LANES=4), dict(LEAST=1 << 20)],
+                ids=["whole", "blocks", "cuts", "joined"])  # fmt: skip
 def block(request, monkeypatch):
-    """The usual blocks, and such small ones that every loop over them takes several turns."""
-    if request.param is not None:
-        monkeypatch.setattr(kernels, "BLOCK", request.param)
-        monkeypatch.setattr(kernels, "COLUMNS", request.param)
+    """The usual blocks and products, and such small ones that every loop over them takes several turns."""
+    for name, value in request.param.items():
+        monkeypatch.setattr(kernels, name, value)
 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)

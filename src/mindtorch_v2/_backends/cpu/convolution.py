@@ -16,10 +16,13 @@ from numpy.lib.stride_tricks import as_strided
 from ..._core.geometry import Steps
 from .jit import machine
 from .matrices import matmul
-from .team import in_parts
+from .team import in_parts, worth
 
 BLOCK = 1 << 20  # elements unfolded at a time
 COLUMNS = 8192  # so many make a product efficient: samples are joined up to it
+SMALL = 10**6  # multiplications up to which OpenBLAS takes matrices as they lie, without copying them first
+LEAST = 32  # columns that such a product has at least
+_LANES = 16  # numbers that a processor multiplies at once
 _ALL = slice(None)
 TAKES_BFLOAT16 = False  # else it is multiplied as float32
 
@@ -72,12 +75,12 @@ def _columns(array: Any, kernel: Sequence[int], size: Sequence[int], steps: Step
     return windows(array, kernel, size, steps).transpose(*range(1, 2 + rank), 0, *range(2 + rank, 2 + 2 * rank))
 
 
-def _blocks(batch: int, size: Sequence[int], width: int) -> Iterator[tuple[slice, ...]]:
-    """Parts of (N, *size): some samples, or some rows of one; `width` is the length of a column."""
+def _blocks(batch: int, size: Sequence[int], width: int) -> Iterator[tuple[slice, slice]]:
+    """Parts of (N, *size), samples and rows: some samples, or some rows of one; `width` is the length of a column."""
     positions = math.prod(size)
     if width * positions <= BLOCK:
         step = max(1, min(BLOCK // max(width * positions, 1), COLUMNS // max(positions, 1)))
-        return ((slice(n, n + step),) for n in range(0, batch, step))
+        return ((slice(n, n + step), slice(0, size[0])) for n in range(0, batch, step))
     rows = max(1, BLOCK // (width * math.prod(size[1:])))
     return ((slice(n, n + 1), slice(r, r + rows)) for n in range(batch) for r in range(0, size[0], rows))
 
@@ -122,8 +125,22 @@ def forward(x: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> Any:
         return made
     if _is_depthwise(x.shape[1], weight, groups):
         return _depthwise(x, weight, bias, made, steps)
-    in_parts(lambda part: _forward(x[part], weight, bias, made[part], steps), len(x), _products(made, weight))
+    work, rows = _products(made, weight), made.shape[2]
+    if len(x) < min(worth(work), rows):
+        x = padded(x, (steps.padding[0], *(0,) * (made.ndim - 3)))
+        inner = steps._replace(padding=(0, *steps.padding[1:]))
+        in_parts(
+            lambda part: _forward(_seen(x, part, weight, steps), weight, bias, made[:, :, part], inner), rows, work
+        )
+    else:
+        in_parts(lambda part: _forward(x[part], weight, bias, made[part], steps), len(x), work)
     return made
+
+
+def _seen(x: Any, rows: slice, weight: Any, steps: Steps) -> Any:
+    """The rows of an input that those of a result see."""
+    stride, reach = steps.stride[0], steps.dilation[0] * (weight.shape[2] - 1)
+    return x[:, :, rows.start * stride : (rows.stop - 1) * stride + reach + 1]
 
 
 def _products(array: Any, weight: Any) -> int:
@@ -133,17 +150,71 @@ def _products(array: Any, weight: Any) -> int:
 
 def _forward(x: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> None:
     kernel, size, groups = weight.shape[2:], made.shape[2:], steps.groups
-    columns = _columns(padded(x, steps.padding), kernel, size, steps)
-    matrix = _matrices(weight, groups)
-    offset = None if bias is None else bias.reshape(groups, -1, 1)
-    by_channel, taps = made.swapaxes(0, 1), (_ALL,) * (1 + len(kernel))
-    for block in _blocks(len(x), size, matrix.shape[2] * groups):
-        part = np.ascontiguousarray(columns[taps + block]).reshape(groups, matrix.shape[2], -1)
-        product = matmul(matrix, part)
-        if offset is not None:
-            product += offset
-        target = by_channel[(_ALL, *block)]
-        target[...] = product.reshape(target.shape)
+    image, matrix = padded(x, steps.padding), _matrices(weight, groups)
+    offset = None if bias is None else _along_channels(bias, made.ndim)
+    for samples, rows in _blocks(len(x), size, matrix.shape[2] * groups):
+        target = made[samples, :, rows]
+        taps, between = _taps(image, samples.start, rows.start, kernel, target, steps)
+        product = _times_columns(matrix, taps, target.shape[2:], between)
+        if offset is None:
+            target[...] = product
+        else:
+            np.add(product, offset, out=target, casting="unsafe")
+
+
+def _small(matrix: Any) -> int:
+    """Columns that these matrices are multiplied with at once so that they are not copied; 0 if that is too few."""
+    most = SMALL // math.prod(matrix.shape[1:]) // _LANES * _LANES
+    return most if most >= LEAST else 0
+
+
+def _taps(image: Any, sample: int, row: int, kernel: Sequence[int], target: Any, steps: Steps) -> tuple[Any, int]:
+    """What each tap sees of a block that begins there, (N, C, *kernel, *places), and the places between rows.
+
+    With strides of 1 the rows are one long one, together with what lies between them: it is copied several times as
+    quickly, and little is computed in vain.
+    """
+    own, size, kind = image.strides, target.shape[2:], image.dtype
+    strides = (*own[:2], *map(int.__mul__, own[2:], steps.dilation), *map(int.__mul__, own[2:], steps.stride))
+    shape = (len(target), image.shape[1], *kernel, *size)
+    start, between = sample * own[0] + row * steps.stride[0] * own[2], image.shape[-1] - size[-1]
+    if len(size) == 1 or set(steps.stride[-2:]) != {1} or 4 * between > size[-1]:
+        return np.ndarray(shape, kind, image, start, strides), 0
+    length = size[-2] * image.shape[-1] - between
+    return np.ndarray((*shape[:-2], length), kind, image, start, (*strides[:-2], kind.itemsize)), between
+
+
+def _times_columns(matrix: Any, taps: Any, size: Sequence[int], between: int) -> Any:
+    """The matrices of groups times what taps see: (N, O, *size)."""
+    groups, outputs, width = matrix.shape
+    batch, wide = len(taps), (*size[:-1], size[-1] + between)
+    positions, small = math.prod(wide), _small(matrix)
+    seen = taps.shape[1 : 2 + len(size)]  # channels and kernel
+    if min(small, positions) < LEAST:  # one large product of all samples
+        columns = np.empty((*seen, batch, positions), taps.dtype)
+        _fill(np.moveaxis(columns, -2, 0), taps, between)
+        made = matmul(matrix, columns.reshape(groups, width, -1)).reshape(-1, batch, *wide).swapaxes(0, 1)
+        return made[..., : size[-1]]
+    cuts = -(-positions // small)
+    each = positions if cuts == 1 else -(-positions // (cuts * _LANES)) * _LANES
+    if taps.flags.c_contiguous and cuts * each == positions:
+        columns = taps
+    else:
+        columns = np.empty((batch, *seen, cuts * each), taps.dtype)
+        columns[..., positions:] = 0
+        _fill(columns[..., :positions], taps, between)
+    made = np.empty((batch, groups, outputs, cuts, each), taps.dtype)
+    parts = columns.reshape(batch, groups, width, cuts, each).swapaxes(2, 3)
+    matmul(matrix[None, :, None], parts, made.swapaxes(2, 3))
+    return made.reshape(batch, -1, cuts * each)[..., :positions].reshape(batch, -1, *wide)[..., : size[-1]]
+
+
+def _fill(columns: Any, taps: Any, between: int) -> None:
+    """Copies what taps see to columns (N, C, *kernel, positions); what lies behind the last row becomes 0."""
+    length = taps.shape[-1]
+    target = columns.reshape(*taps.shape[:-1], length + between)
+    target[..., :length] = taps
+    target[..., length:] = 0
 
 
 def to_input(grad: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> Any:
@@ -202,7 +273,10 @@ def _to_weight(grad: Any, x: Any, made: Any, steps: Steps) -> Any:
     for block in _blocks(len(x), size, width * groups):
         part = np.ascontiguousarray(columns[taps + block]).reshape(groups, width, -1)
         rows = _matrices(by_channel[(_ALL, *block)], groups)
-        total += matmul(rows, part.swapaxes(1, 2))
+        if rows.shape[1] < width:  # BLAS is quicker with the longer one first
+            total += matmul(part, rows.swapaxes(1, 2)).swapaxes(1, 2)
+        else:
+            total += matmul(rows, part.swapaxes(1, 2))
     return total
 
 

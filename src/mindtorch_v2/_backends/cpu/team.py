@@ -19,7 +19,7 @@ from typing import Any
 from ..._core.threads import blas, get_num_threads
 from .jit import machine
 
-__all__ = ["alone", "in_parts", "is_used"]
+__all__ = ["alone", "in_parts", "is_used", "worth"]
 
 SHARE = 1 << 22  # multiplications, or as much other work, that repay waking a thread
 _Part = Callable[[slice], Any]
@@ -135,10 +135,14 @@ def _team(wanted: int) -> Iterator[int]:
         _at_work.release()
 
 
+def worth(work: float) -> int:
+    """How many threads so much work is for."""
+    return max(1, min(get_num_threads(), int(work // SHARE))) if is_used() else 1
+
+
 def in_parts(compute: _Part, length: int, work: float) -> list[Any]:
     """What `compute` makes of the parts of `range(length)`, in their order: one if `work` is not worth more threads."""
-    wanted = min(get_num_threads(), length, int(work // SHARE)) if is_used() else 1
-    with _team(wanted) as count:
+    with _team(min(worth(work), length)) as count:
         parts = [slice(length * k // count, length * (k + 1) // count) for k in range(count)]
         _workers.extend(_Worker() for _ in range(count - 1 - len(_workers)))
         team = _workers[: count - 1]
