@@ -12,11 +12,12 @@ import mindtorch_v2 as torch
 from mindtorch_v2._dispatch.registry import registry
 from mindtorch_v2._ops._declare.composites import Composite
 from mindtorch_v2._ops._declare.op import DECLARATIONS, PUBLIC, op
+from mindtorch_v2.distributed.tensor._strategies import strategy_named
 
 _PACKAGE = Path(torch.__file__).parent
 _PLACES = ("_ops", "_autograd", "_dispatch", "_functorch", "_pipeline", "amp", "_backends/meta",
            "_backends/interface.py", "_backends/cpu/backend.py", "_compat/operator_names.py", "_profile.py",
-           "_subclasses/fake_tensor.py", "utils/flop_counter.py")
+           "_subclasses", "distributed/tensor", "utils/flop_counter.py")
 _FILES = sorted(file for place in _PLACES
                 for file in ([_PACKAGE / place] if place.endswith(".py") else (_PACKAGE / place).rglob("*.py")))
 _NAMES = {name for names in PUBLIC.values() for name in names} | {o.schema.base_name for o in registry}
@@ -89,6 +90,8 @@ def test_fields_name_what_is_there() -> None:
             assert not out.by or any(o.schema.base_name == out.by for o in registry), operator
         if isinstance(declaration.autocast, dict):
             assert declaration.autocast.keys() <= {"cpu", "accelerators"}, operator
+        if declaration.sharded:
+            assert callable(strategy_named(declaration.sharded)), operator
 
 
 def test_kernels_of_sparse_layouts_are_imported_when_they_are_called() -> None:

@@ -365,7 +365,8 @@ op("log_sigmoid(Tensor self) -> Tensor",
    aten=Aten(name="log_sigmoid_forward", result=first))
 
 
-@composite("log_sigmoid_forward(Tensor self) -> (Tensor output, Tensor buffer)", public="", aten=LEAF)
+@composite("log_sigmoid_forward(Tensor self) -> (Tensor output, Tensor buffer)", public="", aten=LEAF,
+           sharded="buffered")
 def _log_sigmoid_forward(self):
     return called("log_sigmoid", self), self.new_empty((0,))
 

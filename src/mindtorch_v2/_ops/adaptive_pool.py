@@ -171,14 +171,15 @@ def _declare_adaptive_avg_pool(rank: int) -> Callable:
         npu=f"aclnnAdaptiveAvgPool{rank}dBackward(grad_output, self, out)",
         grad=dict(grad_output=lambda grad, grad_output_shape: pooled(grad, grad_output_shape[-rank:])),
         samples=cases(case(t(1, 2, *(3,) * rank), t(1, 2, *(5,) * rank)),
-                      case(t(2, *(2,) * rank), t(2, *(4,) * rank))), batch=planewise(rank + 2)))
+                      case(t(2, *(2,) * rank), t(2, *(4,) * rank))), batch=planewise(rank + 2),
+        sharded=f"batched -{rank}"))
     pooled = function_of(op(
         f"_{name}(Tensor self, SymInt[{rank}] output_size) -> Tensor", public="torch",
         kernel=computes(infer, array), npu=f"aclnnAdaptiveAvgPool{rank}d(self, output_size, out)",
         grad=dict(self=lambda grad, self: backward(grad, self)), kernels={"cpu": f"pool.{name}"},
         samples=cases(case(t(1, 2, *(5,) * rank), (3,) * rank), case(t(2, *(4,) * rank), (2,) * rank),
                       case(t(1, 2, *(3,) * rank), (5,) * rank), case(t(0, 2, *(3,) * rank), (2,) * rank)),
-        batch=planewise(rank + 2), out=None))
+        batch=planewise(rank + 2), out=None, sharded=f"batched -{rank}"))
 
     @composite(f"{name}(Tensor self, SymInt[{rank}] output_size) -> Tensor", public="_nn",
                samples=cases(case(t(1, 2, *(5,) * rank), (3,) * rank), case(t(1, 2, *(4,) * rank), 1),

@@ -214,7 +214,8 @@ def _group_normalised(input: Any, num_groups: int, weight: Any, bias: Any, eps: 
 
 @composite("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW, int group, float eps)"
            " -> (Tensor result, Tensor result1, Tensor result2)",
-           samples=cases(case(t(2, 6, 4), t(6), t(6), 2, 6, 4, 3, 1e-5)), out=None, aten=LEAF)
+           samples=cases(case(t(2, 6, 4), t(6), t(6), 2, 6, 4, 3, 1e-5)), out=None, aten=LEAF,
+           sharded="normalised_groups")
 def _native_group_norm(input, weight, bias, N, C, HxW, group, eps):
     if input.numel() != N * C * HxW:
         raise RuntimeError("Expected X.numel() == N * C * HxW to be true, but got false.")

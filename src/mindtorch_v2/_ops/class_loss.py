@@ -209,7 +209,7 @@ def _nll_backward_by_parts(grad_output, target, weight, size, reduction, ignore_
 
 
 @composite("nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index)"
-           " -> (Tensor output, Tensor total_weight)", public="", aten=LEAF)
+           " -> (Tensor output, Tensor total_weight)", public="", aten=LEAF, sharded="class_loss")
 def _nll_loss_forward(self, target, weight, reduction, ignore_index):
     kept = target != ignore_index
     if weight is None:
@@ -232,7 +232,7 @@ _NLL_BACKWARD: Operator = op(
    public="",
    samples=cases(case(t(), ints(4, high=3), None, (4, 3), 1, -100),
                  case(t(2, 4), ints(2, 4, high=3), None, (2, 3, 4), 0, 1)),
-   decomposition=_nll_backward_by_parts, batch=decomposed)
+   decomposition=_nll_backward_by_parts, batch=decomposed, sharded="class_loss_gradient")
 
 
 # cross entropy -------------------------------------------------------------------------------------------------------

@@ -301,7 +301,7 @@ _CONVOLUTION = op(
         error(RuntimeError, "expected stride to be a single integer value or a list of 2 values to match the "
               "convolution dimensions, but got stride=[1, 1, 1]", t(2, 3, 6, 6), t(4, 3, 3, 3), None, (1, 1, 1), (0, 0),
               (1, 1), False, (0, 0), 1)), batch=_convolution_each, out=None, autocast=dict(accelerators="lower"),
-    flops=Flops(conv_flop, by="both"))
+    flops=Flops(conv_flop, by="both"), sharded="convolution")
 _convolution = function_of(_CONVOLUTION)
 
 
@@ -390,7 +390,7 @@ _BACKWARD = op(
         case(t(2, 3, 5, 4), t(2, 3, 5, 4), t(3, 1, 3, 3), (3,), (1,), (1,), (1,), False, (0,), 3, (True, True, True)),
         case(t(2, 4, 7), t(2, 3, 3), t(3, 4, 3), None, (2,), (0,), (1,), True, (0,), 1, (True, True, False)),
         case(t(2, 4, 3, 5), t(2, 3, 5, 6), t(4, 3, 3, 2), (4,), *_PLAIN, (False, True, False))),
-    batch=_convolution_backward_each, flops=Flops(conv_backward_flop))
+    batch=_convolution_backward_each, flops=Flops(conv_backward_flop), sharded="convolution_gradients")
 
 
 def _gradients(*arguments: Any) -> tuple:

@@ -275,7 +275,7 @@ op("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
                  lambda xp, self, memory_format, spec: _copied(xp, self, spec)),
    kernels={"cuda": "copy.clone", "npu": "copies.clone", "sparse": "layouts.clone"},
    grad=dict(self=lambda grad: grad),
-   samples=unary(), linear=True, batch=in_front, out=None)
+   samples=unary(), linear=True, batch=in_front, out=None, sharded="kept")
 
 
 def _without_own_device(self: Tensor, kind: dtype | None, where: device | None, *rest: Any) -> tuple:
@@ -291,7 +291,7 @@ _TO_COPY = op("_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=N
    kernels={"cuda": "copy.to_copy", "npu": "copies.to_copy", "sparse": "layouts.to_copy"},
    grad=dict(self=lambda grad, self_device: grad.to(self_device)), public="",
    samples=cases(case(t(2, 3), dtype=float64), case(t(3, 2, layout="transposed"))), mixes_devices=True, linear=True,
-   batch=in_front, aten=Aten(name="_to_copy", values=_without_own_device))
+   batch=in_front, aten=Aten(name="_to_copy", values=_without_own_device), sharded="kept")
 
 
 def is_current(where: device) -> bool:
@@ -436,7 +436,7 @@ op("copy_(Tensor(a!) self, Tensor|Scalar src, bool non_blocking=False) -> Tensor
    public="Tensor", mixes_devices=True,
    samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3)), case(t(0, 3), t(3)), case(t(2), 1.5),
                  error(RuntimeError, "doesn't match the broadcast shape [3, 2]", t(2), t(3, 2))), batch=broadcast,
-   aten="default", node="torch::autograd::CopyBackwards")
+   aten="default", node="torch::autograd::CopyBackwards", sharded="pointwise")
 
 
 def _check_fill(self: Tensor, value: Any) -> None:
@@ -467,12 +467,13 @@ op("fill_(Tensor(a!) self, Tensor|Scalar value) -> Tensor(a!)",
    grad=dict(self=lambda grad: grad.new_zeros(grad.shape), value=lambda grad: grad.sum()), public="torch Tensor",
    samples=cases(case(t(2, 3), 1.5), case(t(3, 2, layout="transposed"), 2), case(t(0), 1), case(t(2, 3), t()),
                  error(RuntimeError, "fill_ only supports 0-dimension value tensor", t(2), t(1))), batch=_fill_each,
-   kernels={"cuda": "copy.fill_", "npu": "copies.fill_", "sparse_compressed": "layouts.fill_"})
+   kernels={"cuda": "copy.fill_", "npu": "copies.fill_", "sparse_compressed": "layouts.fill_"}, sharded="pointwise")
 op("zero_(Tensor(a!) self) -> Tensor(a!)",
    kernel=writes(lambda self: None, lambda xp, self: self.fill(0), repeats=True),
    npu="aclnnInplaceZero(self)",
    grad=dict(self=lambda grad: grad.new_zeros(grad.shape)), public="torch Tensor",
-   samples=cases(case(t(2, 3)), case(t())), batch=in_front, kernels={"cuda": "copy.zero_", "sparse": "layouts.zero_"})
+   samples=cases(case(t(2, 3)), case(t())), batch=in_front, kernels={"cuda": "copy.zero_", "sparse": "layouts.zero_"},
+   sharded="pointwise")
 
 
 @composite(

@@ -58,6 +58,7 @@ def required(tensor: Tensor) -> Tensor:
 class Factory(Copies):
     """A result out of arguments: `infer` and `array` as ever, then the options that all factories share."""
 
+    sharded = "like"
     out = MADE
     only_arrays = False
 

@@ -215,7 +215,7 @@ def _pdist(self, p):
                          error(RuntimeError, "renorm: non-positive-norm not supported", t(3, 3), -2, 0, 1),
                          error(RuntimeError, "renorm: expected maxnorm to be >= 0 but got -1", t(3, 3), 2, 0, -1)),
            aten=LEAF,
-           autocast=dict(accelerators="float32"))
+           autocast=dict(accelerators="float32"), sharded="along")
 def _renorm(self, p, dim, maxnorm):
     if p.__class__ is complex:
         raise RuntimeError("renorm: p must be real-valued")
@@ -234,7 +234,8 @@ def _renorm(self, p, dim, maxnorm):
     return self * factor.to(self.dtype)
 
 
-@composite("renorm_(Tensor(a!) self, Scalar p, int dim, Scalar maxnorm) -> Tensor(a!)", public="Tensor", aten=LEAF)
+@composite("renorm_(Tensor(a!) self, Scalar p, int dim, Scalar maxnorm) -> Tensor(a!)", public="Tensor", aten=LEAF,
+           sharded="along")
 def _renorm_in_place(self, p, dim, maxnorm):
     return self.copy_(self.clone().renorm(p, dim, maxnorm))
 

@@ -57,7 +57,8 @@ _NOISE = op(
     kernel=moves(_noise_spec, _noise),
     kernels={"cuda": "dropout.noise", "npu": "random.dropout_noise"},
     public="",
-    batch=Draws(different=lambda call: one_by_one(call) if call.at("features") else elementwise(call), same=drawn_once))
+    batch=Draws(different=lambda call: one_by_one(call) if call.at("features") else elementwise(call), same=drawn_once),
+    sharded="noise")
 
 
 def _dropped(self: Tensor, p: float, features: bool = False) -> Any:
@@ -167,7 +168,7 @@ def _native_of_one_mask(call: Call) -> Result:
 _NATIVE = op("native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)",
    kernel=moves(_native_specs, _native), grad=dict(input=_native_grad),
    batch=Draws(same=_native_of_one_mask), out=None,
-   kernels={"cuda": "dropout.native_dropout", "npu": "random.native_dropout"})
+   kernels={"cuda": "dropout.native_dropout", "npu": "random.native_dropout"}, sharded="dropped")
 _BACKWARD = op("native_dropout_backward(Tensor grad_output, Tensor mask, Scalar scale) -> Tensor",
    kernel=pointwise(lambda xp, grad_output, mask, scale: grad_output * mask * scale, rounds_numbers=False),
    grad=dict(grad_output=lambda grad, mask, scale: call_bound(_BACKWARD, (grad, mask, scale))), public="",

@@ -85,7 +85,7 @@ _EMBEDDING = op("embedding(Tensor weight, Tensor indices, int padding_idx=-1, bo
                  case(t(5, 3, grad=False), ints(2, 3), 1, True), case(t(5, 3), ints()),
                  case(t(5, 3), ints(0)), error(IndexError, "index out of range in self", t(2, 3), values([0, 2])),
                  error(RuntimeError, "'weight' must be 2-D", t(3), ints(2))), linear=True, batch=_embedding_each,
-   out=None)
+   out=None, sharded="embedded")
 
 
 def _summed_rows(xp: Any, grad_output: Any, indices: Any, num_weights: int, padding_idx: int,
@@ -150,7 +150,7 @@ _DENSE_BACKWARD = op(
    grad=dict(grad_output=_dense_backward_grad),
    public="",
    samples=cases(case(t(4, 3), ints(4), 5, -1, False), case(t(2, 2, 3), ints(2, 2), 5, 1, True),
-                 case(t(0, 3), ints(0), 5, -1, False)), batch=_embedding_backward_each)
+                 case(t(0, 3), ints(0), 5, -1, False)), batch=_embedding_backward_each, sharded="embedding_gradient")
 
 
 def _check_renorm(self: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:

@@ -116,7 +116,7 @@ def _declare_extremum(word: str, ufunc: str) -> None:
                      error(IndexError, f"a{word}(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 0),
                      error(RuntimeError, f"a{word}(): Expected reduction dim to be specified", t(0, 3))),
        out=Out("exact", "Expected the dtype for input and out to match, but got {made} for input's dtype and {given} "
-                        "for out's dtype.", first=type_of_first), in_rows=word)
+                        "for out's dtype.", first=type_of_first), in_rows=word, sharded=f"folded {word}")
 
     infer = _extremum_spec(word, f"{word}_all")
     op(f"{word}(Tensor self) -> Tensor",
@@ -127,7 +127,7 @@ def _declare_extremum(word: str, ufunc: str) -> None:
        samples=cases(case(t(2, 3)), case(t()), case(kinks([1.0, 3.0, 3.0])), case(ints(2, 3)), case(bools(2, 3)),
                      case(kinks([1.0, NAN, 3.0])), case(t(3, 2, layout="transposed")),
                      error(RuntimeError, f"{word}(): Expected reduction dim to be specified", t(0, 3))),
-       batch=of_all_elements(f"a{word}", (1,)), node=f"{word.title()}Backward1")
+       batch=of_all_elements(f"a{word}", (1,)), node=f"{word.title()}Backward1", sharded=f"folded {word}")
 
     def dim_spec(self: Tensor, dim: int, keepdim: bool) -> tuple[Spec, Spec]:
         if self.dtype.category == COMPLEX:
@@ -141,7 +141,7 @@ def _declare_extremum(word: str, ufunc: str) -> None:
         return folded(getattr(xp, ufunc).reduce, self, (dim,), keepdim), contiguous(indices)
 
     op(f"{word}.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-       kernel=computes(dim_spec, dim_array), apart="self",
+       kernel=computes(dim_spec, dim_array), apart="self", sharded="reduction",
        npu=f"aclnn{word.title()}Dim(self, dim, keepdim, values, indices)",
        kernels={"cpu": f"reduce.{word}_dim", "cuda": "extreme.element_and_place"},
        grad=dict(self=lambda grad, indices, self_shape, dim, keepdim:
@@ -173,7 +173,7 @@ def _declare_extremum(word: str, ufunc: str) -> None:
         return contiguous(getattr(self, f"arg{word}")(dim, keepdims=keepdim))
 
     op(f"arg{word}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
-       kernel=computes(index_spec, index_array),
+       kernel=computes(index_spec, index_array), sharded="reduction",
        npu=f"aclnnArg{word.title()}(self, dim, keepdim, out)",
        kernels={"cpu": f"reduce.arg{word}", "cuda": "extreme.place", "npu": "reduce.arg_extreme"},
        samples=cases(case(t(2, 3)), case(t(2, 3), 1), case(t(2, 3), 0, True), case(t(2, 3), keepdim=True), case(t()),
@@ -223,4 +223,4 @@ op("aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, T
                  case(bools(2, 3)),
                  error(RuntimeError, "aminmax(): cannot compute aminmax over an empty dimension", t(0, 3)),
                  error(IndexError, "aminmax: Expected reduction dim 0 to have non-zero size.", t(0, 3),
-                       dim=0)))
+                       dim=0)), sharded="reduction")

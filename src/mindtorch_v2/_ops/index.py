@@ -252,7 +252,7 @@ index_with = function_of(op(
                  error(IndexError, "index 5 is out of bounds for dimension 0 with size 3", t(3), [values([5])]),
                  error(IndexError, "shape mismatch: indexing tensors could not be broadcast together with shapes [2], "
                                    "[3]", t(3, 4),
-                       [ints(2), ints(3)])), batch=_index_each))
+                       [ints(2), ints(3)])), batch=_index_each, sharded="indexed"))
 
 
 # one dimension -------------------------------------------------------------------------------------------------------
@@ -327,7 +327,7 @@ op("index_select(Tensor self, int dim, Tensor index) -> Tensor",
                  error(IndexError, "index out of range in self", t(3), 0, values([3])),
                  error(IndexError, "index_select(): Index is supposed to be a vector", t(3), 0, ints(2, 2))),
    linear=True, batch=_index_select_each,
-   out=Out("exact", "{name}(): self and result must have the same scalar type"))
+   out=Out("exact", "{name}(): self and result must have the same scalar type"), sharded="index_selected")
 
 
 def check_index_sizes(self: Tensor, dim: int, index: Tensor, name: str) -> int:
@@ -420,7 +420,7 @@ op("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Ten
                  case(t(2, 3, 4), -2, ints(2, 5, 4, high=3)), case(t(3), 0, ints(high=3)), case(t(2, 3), 1, ints(2, 0)),
                  error(RuntimeError, "index 3 is out of bounds for dimension 1 with size 3", t(2, 3), 1, values([[3]])),
                  error(RuntimeError, "Index tensor must have the same number of dimensions as input tensor", t(2, 3),
-                       1, ints(2))), linear=True, batch=elementwise_indices(like=2))
+                       1, ints(2))), linear=True, batch=elementwise_indices(like=2), sharded="gathered")
 
 
 @composite("take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
@@ -614,7 +614,7 @@ where: Callable = function_of(op(
                                      "Long", ints(2), t(2),
                        t(2))), batch=_where_each,
    out=Out("exact", "Expected out type to be {made} but got {given}", tensors="self other",
-           first=lambda condition, *chosen: common_dtype(chosen)), aten="self"))
+           first=lambda condition, *chosen: common_dtype(chosen)), aten="self", sharded="pointwise"))
 
 
 @composite("where(Tensor condition) -> Tensor[]", samples=cases(case(bools(2, 3))),

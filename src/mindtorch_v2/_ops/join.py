@@ -166,7 +166,7 @@ cat = function_of(op(
                  error(RuntimeError, "Sizes of tensors must match except in dimension 0. Expected size 3 but got size "
                                      "2 for tensor "
                        "number 1 in the list.", [t(2, 3), t(2, 2)])), linear=True, batch=_joined(new_dimension=False),
-   autocast=dict(cpu="widest")))
+   autocast=dict(cpu="widest"), sharded="joined"))
 
 
 def _stack_spec(tensors: Sequence[Tensor], dim: int) -> Spec:
@@ -217,7 +217,7 @@ stack = function_of(op(
                  error(RuntimeError, "stack expects each tensor to be equal size, but got [2, 3] at entry 0 and [2, 2] "
                                      "at entry 1",
                        [t(2, 3), t(2, 2)])), linear=True, batch=_joined(new_dimension=True),
-   autocast=dict(cpu="widest")))
+   autocast=dict(cpu="widest"), sharded="joined"))
 
 
 def _refuse_none(tensors: Sequence[Tensor], name: str) -> None:
@@ -298,7 +298,7 @@ op("repeat(Tensor self, int[] repeats) -> Tensor",
    samples=cases(case(t(2, 3), (2, 2)), case(t(3), (2, 1, 2)), case(t(), (3,)), case(t(2), (0,)), case(t(2, 3), (1, 1)),
                  error(RuntimeError, "Number of dimensions of repeat dims can not be smaller than number of dimensions "
                                      "of tensor",
-                       t(2, 3), (2,))), linear=True, batch=spread(lambda call: 1))
+                       t(2, 3), (2,))), linear=True, batch=spread(lambda call: 1), sharded="same_lengths")
 
 
 @composite("tile(Tensor self, SymInt[] dims) -> Tensor", samples=cases(case(t(2, 3), (2,)), case(t(3), (2, 1, 2)),
@@ -537,7 +537,7 @@ constant_pad_nd: Callable = function_of(op(
    samples=cases(case(t(2, 3), (1, 2)), case(t(2, 3), (1, 0, -1, 2), 1.5), case(t(2, 3), ()), case(t(0, 3),
                                                                                                    (1, 1, 1, 1))),
    batch=in_front,
-   out=None, kernels={"cpu": "pad.constant_pad_nd"}))
+   out=None, kernels={"cpu": "pad.constant_pad_nd"}, sharded="same_lengths"))
 
 _PADDED_INPUTS = ("Supported combinations for non-constant padding:\n  - 2D or 3D input: padding size = 2 (pads last "
                   "dimension)\n  - 3D or 4D input: padding size = 4 (pads last 2 dimensions)\n  - 4D or 5D input: "

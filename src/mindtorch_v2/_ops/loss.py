@@ -135,7 +135,7 @@ op("mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor",
    npu="aclnnMseLoss(self, target, reduction, out) empty=nan",
    grad=dict(self=_mse_grad, target=lambda grad, self, target, reduction: -_mse_grad(grad, self, target, reduction)),
    public="_nn", samples=_distance_samples(), batch=_loss_each, autocast="float32",
-   kernels={"npu": "loss.distance_loss"})
+   kernels={"npu": "loss.distance_loss"}, sharded="elementwise_loss")
 
 
 def _check_beta(beta: float) -> None:
@@ -163,7 +163,7 @@ op("smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0) 
    public="_nn",
    samples=_distance_samples(case(t(2, 3), t(2, 3), 1, 0.5),
                              error(RuntimeError, "negative values for beta", t(2), t(2), 1, -1.0)), batch=_loss_each,
-   autocast="float32", kernels={"npu": "loss.distance_loss"})
+   autocast="float32", kernels={"npu": "loss.distance_loss"}, sharded="elementwise_loss")
 
 
 def _check_delta(delta: float) -> None:
@@ -194,7 +194,7 @@ op("huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.0) -> 
    public="_nn",
    samples=_distance_samples(case(t(2, 3), t(2, 3), 1, 0.5),
                              error(RuntimeError, "non-positive values for delta", t(2), t(2), 1, 0.0)),
-   batch=_loss_each, autocast="float32", decomposition=_huber_by_parts)
+   batch=_loss_each, autocast="float32", decomposition=_huber_by_parts, sharded="elementwise_loss")
 
 
 @composite("l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", public="_nn", samples=_distance_samples(),
@@ -204,7 +204,7 @@ def _l1_loss(self, target, reduction):
 
 
 @composite("soft_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", public="_nn",
-           samples=_distance_samples(), aten=LEAF, autocast="float32")
+           samples=_distance_samples(), aten=LEAF, autocast="float32", sharded="elementwise_loss")
 def _soft_margin_loss(self, target, reduction):
     check_result_fits(self, Spec(broadcast_shape([self.shape, target.shape]),
                                  floating(common_dtype((self, target)))[1]))
@@ -260,7 +260,7 @@ op("binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int re
    public="_nn",
    samples=cases(case(t(2, 3, **_P), t(2, 3, **_P)), case(t(2, 3, **_P), t(2, 3, **_P), t(3, grad=False), 0),
                  case(t(2, 3, **_P), t(2, 3, **_P), None, 2)), batch=_loss_each,
-   autocast=dict(cpu="float32", accelerators="banned"), python="size")
+   autocast=dict(cpu="float32", accelerators="banned"), python="size", sharded="elementwise_loss")
 
 
 @composite("binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None,"

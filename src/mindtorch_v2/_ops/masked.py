@@ -56,7 +56,8 @@ op("masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor",
                        ints(2), 1),
                  error(RuntimeError, "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with 1 "
                                      "dimension(s).", t(2),
-                       bools(2), t(1))), batch=_masked_fill_each, out=None, decomposition=_masked_fill_by_parts)
+                       bools(2), t(1))), batch=_masked_fill_each, out=None, decomposition=_masked_fill_by_parts,
+   sharded="pointwise")
 
 
 def _check_masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> None:

@@ -232,7 +232,7 @@ _MM = op("mm(Tensor self, Tensor mat2) -> Tensor",
                  case(t(2, 3, layout="sliced"), t(3, 2, layout="expanded")),
                  error(RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)", t(2, 3), t(4, 5)),
                  error(RuntimeError, "self must be a matrix", t(2), t(2, 3))), linear="each", batch=_mm_each,
-   autocast="lower", flops=Flops(mm_flop, by="both"))
+   autocast="lower", flops=Flops(mm_flop, by="both"), sharded="product mk,kn->mn")
 
 
 def _check_factors(kind: dtype, *factors: Any) -> None:
@@ -317,7 +317,7 @@ op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=
                                      "non-singleton "
                        "dimension 1.  Target sizes: [2, 4].  Tensor sizes: [5]", t(5), t(2, 3), t(3, 4))),
    batch=_add_product_each, autocast="lower", flops=Flops(addmm_flop, by="both"),
-   old_orders=("beta self alpha mat1 mat2", "beta self mat1 mat2"))
+   old_orders=("beta self alpha mat1 mat2", "beta self mat1 mat2"), sharded="added mk,kn->mn")
 
 
 def scaled(grad: Any, factor: Any) -> Any:
@@ -360,7 +360,7 @@ op("mv(Tensor self, Tensor vec) -> Tensor",
    samples=cases(case(t(2, 3), t(3)), case(t(2, 3, layout="transposed"), t(3)), case(t(2, 0), t(0)),
                  error(RuntimeError, "size mismatch, got input (2), mat (2x3), vec (4)", t(2, 3), t(4))),
    out=_OUT_OF_MV, linear="each",
-   batch=_mv_each, autocast=dict(accelerators="lower"))
+   batch=_mv_each, autocast=dict(accelerators="lower"), sharded="product mk,k->m")
 
 
 def _addmv_spec(self: Tensor, mat: Tensor, vec: Tensor, beta: Any, alpha: Any) -> Spec:
@@ -383,7 +383,7 @@ op("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1)
                  case(t(2), t(2, 0), t(0), beta=0),
                  error(RuntimeError, "size mismatch, got input (5), mat (2x3), vec (3)", t(5), t(2, 3), t(3))),
    batch=_addmv_each, autocast=dict(accelerators="lower"), old_orders=("beta self alpha mat vec", "beta self mat vec"),
-   kernels={"npu": "linalg.addmv", "sparse": "products.plus_product_with_vector"})
+   kernels={"npu": "linalg.addmv", "sparse": "products.plus_product_with_vector"}, sharded="added mk,k->m")
 
 
 _DOT_SAMPLES = cases(
@@ -395,12 +395,13 @@ op("dot(Tensor self, Tensor tensor) -> Tensor",
    kernel=computes(dot_spec, lambda xp, self, tensor: self.dot(tensor)),
    npu="aclnnDot(self, tensor, out) empty=0",
    grad=dict(self=lambda grad, tensor: grad * conj(tensor), tensor=lambda grad, self: grad * conj(self)),
-   samples=_DOT_SAMPLES, linear="each", batch=_dot_each, out=_OUT_OF_DOT, autocast=dict(accelerators="widest"))
+   samples=_DOT_SAMPLES, linear="each", batch=_dot_each, out=_OUT_OF_DOT, autocast=dict(accelerators="widest"),
+   sharded="product k,k->")
 op("vdot(Tensor self, Tensor other) -> Tensor",
    kernel=computes(dot_spec, lambda xp, self, other: xp.vdot(self, other)),
    grad=dict(self=lambda grad, other: conj(grad) * other, other=lambda grad, self: grad * self),
    samples=_DOT_SAMPLES, batch=_vdot_each, out=_OUT_OF_DOT, autocast=dict(accelerators="widest"),
-   decomposition=lambda self, other: conj(self).dot(other))
+   decomposition=lambda self, other: conj(self).dot(other), sharded="product k,k->")
 
 
 # batches -------------------------------------------------------------------------------------------------------------
@@ -437,7 +438,7 @@ op("bmm(Tensor self, Tensor mat2) -> Tensor",
                  error(RuntimeError, "Expected size for first two dimensions of batch2 tensor to be: [2, 4] but got: "
                                      "[3, 4].",
                        t(2, 3, 4), t(3, 4, 5))), linear="each", batch=_bmm_each, autocast="lower",
-   flops=Flops(mm_flop, by="both"))
+   flops=Flops(mm_flop, by="both"), sharded="product bmk,bkn->bmn")
 
 
 def _baddbmm_spec(self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any) -> Spec:
@@ -473,7 +474,7 @@ op("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar 
                                                       "size (5) at "
                                         "non-singleton dimension 2.", t(5), t(2, 3, 4), t(2, 4, 6))),
    batch=_add_product_each, autocast="lower", flops=Flops(addmm_flop, by="both"),
-   old_orders=("beta self alpha batch1 batch2", "beta self batch1 batch2"))
+   old_orders=("beta self alpha batch1 batch2", "beta self batch1 batch2"), sharded="added bmk,bkn->bmn")
 
 
 @composite("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
@@ -483,7 +484,8 @@ op("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar 
                                t(3, 5), t(2, 3, 4), t(4, 5))),
            out=Out("exact", "self and mat2 must have the same dtype, but got {given} and {made}", resizes=True),
            aten=LEAF,
-           autocast="lower", old_orders=("beta self alpha batch1 batch2", "beta self batch1 batch2"))
+           autocast="lower", old_orders=("beta self alpha batch1 batch2", "beta self batch1 batch2"),
+           sharded="added bmk,bkn->mn")
 def _addbmm(self, batch1, batch2, beta, alpha):
     check_expands(self, (batch1.size(1), batch2.size(2)))
     _check_batches(batch1.shape, batch2.shape)

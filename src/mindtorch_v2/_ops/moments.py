@@ -97,7 +97,7 @@ op(f"var.correction(Tensor self, {_CORRECTION}) -> Tensor",
    samples=cases(*_CORRECTION_CASES, *DIM_ERRORS,
                  error(RuntimeError, "std and var only support floating point and complex dtypes",
                        ints(2, 3))), out=CASTABLE,
-   kernels={"cpu": "reduce.var", "cuda": "reduce.folded", "npu": "reduce.var"})
+   kernels={"cpu": "reduce.var", "cuda": "reduce.folded", "npu": "reduce.var"}, sharded="reduction")
 op(f"std.correction(Tensor self, {_CORRECTION}) -> Tensor",
    kernel=computes(_variance_spec("std", "std and var"), _deviation),
    grad=dict(self=lambda grad, self, result, dim, correction, keepdim:
@@ -105,7 +105,7 @@ op(f"std.correction(Tensor self, {_CORRECTION}) -> Tensor",
    samples=cases(*_CORRECTION_CASES, *DIM_ERRORS,
                  error(RuntimeError, "std and var only support floating point and complex dtypes",
                        ints(2, 3))), out=CASTABLE,
-   kernels={"cpu": "reduce.std", "cuda": "reduce.folded", "npu": "reduce.std"})
+   kernels={"cpu": "reduce.std", "cuda": "reduce.folded", "npu": "reduce.std"}, sharded="reduction")
 
 
 def _pair_spec(name: str) -> Callable:
@@ -129,13 +129,13 @@ op(f"var_mean.correction(Tensor self, {_CORRECTION}) -> (Tensor, Tensor)",
    grad=dict(self=lambda grads, self, dim, correction, keepdim:
              _moments_grad(*grads, self, None, dim, correction, keepdim)),
    samples=cases(*_CORRECTION_CASES, *DIM_ERRORS), out=None,
-   kernels={"cpu": "reduce.var_mean", "npu": "reduce.var_mean"})
+   kernels={"cpu": "reduce.var_mean", "npu": "reduce.var_mean"}, sharded="reduction")
 op(f"std_mean.correction(Tensor self, {_CORRECTION}) -> (Tensor, Tensor)",
    kernel=computes(_pair_spec("std_mean"), _deviation_and_mean), public="torch",
    grad=dict(self=lambda grads, self, result, dim, correction, keepdim:
              _moments_grad(*grads, self, result, dim, correction, keepdim)),
    samples=cases(*_CORRECTION_CASES, *DIM_ERRORS), out=None,
-   kernels={"cpu": "reduce.std_mean", "npu": "reduce.std_mean"})
+   kernels={"cpu": "reduce.std_mean", "npu": "reduce.std_mean"}, sharded="reduction")
 
 
 def _declare_unbiased(name: str, returns: str, public: str, out: Out | None) -> None:
@@ -254,7 +254,7 @@ _VECTOR_NORM = op("linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=Non
                  case(t(2, 3), 2, 1, True), case(t()), case(t(0, 3), 2, 0), case(kinks([0.0, 0.0])),
                  error(RuntimeError, "linalg.vector_norm cannot compute the inf norm on an empty tensor", t(0, 3), INF),
                  error(RuntimeError, "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
-                                     "Long", ints(2, 3))), autocast=dict(accelerators="result"))
+                                     "Long", ints(2, 3))), autocast=dict(accelerators="result"), sharded="folded norm")
 
 
 _vector_norm = function_of(_VECTOR_NORM)

@@ -266,7 +266,7 @@ layer_norm_with_statistics = function_of(_LAYER_NORM)
 
 @composite("native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps)"
            " -> (Tensor result, Tensor result1, Tensor result2)", samples=cases(*_NORM_SAMPLES), out=None,
-           autocast=dict(accelerators="float32"), aten=LEAF)
+           autocast=dict(accelerators="float32"), aten=LEAF, sharded="normalised")
 def _native_layer_norm(input, normalized_shape, weight, bias, eps):
     output, mean, rstd = layer_norm_with_statistics(input, normalized_shape, weight, bias, eps)
     return output, mean.detach(), rstd.detach()
@@ -350,7 +350,7 @@ _LAYER_NORM_BACKWARD = op(
    public="",
    samples=cases(case(t(2, 3), t(2, 3), (3,), t(2, 1), t(2, 1, low=0.5), t(3), t(3), (True, True, True)),
                  case(t(2, 3), t(2, 3), (3,), t(2, 1), t(2, 1, low=0.5), None, None, (True, False, False))),
-   decomposition=_layer_norm_backward_by_parts, batch=decomposed)
+   decomposition=_layer_norm_backward_by_parts, batch=decomposed, sharded="normalised")
 
 
 # rms_norm ------------------------------------------------------------------------------------------------------------
@@ -426,7 +426,7 @@ def _rms_norm_output(input, normalized_shape, weight, eps):
 
 
 @composite("_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps)"
-           " -> (Tensor result, Tensor result1)", public="", aten=LEAF)
+           " -> (Tensor result, Tensor result1)", public="", aten=LEAF, sharded="normalised")
 def _fused_rms_norm(input, normalized_shape, weight, eps):
     output, rstd = _rms_norm(input, normalized_shape, weight, eps)
     return output, rstd.detach()

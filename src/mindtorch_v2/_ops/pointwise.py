@@ -91,7 +91,8 @@ op("add(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", 
    grad=dict(self=lambda grad: grad, other=lambda grad, alpha: _times_alpha(grad, alpha)),
    samples=lambda: [*binary()(), case(t(2, 3), t(3), alpha=2.0),
                     error(RuntimeError, "alpha must not be a floating point number", ints(2), ints(2), alpha=0.5)],
-   aten="Tensor", old_orders=("self alpha other", "self other alpha"), of_numbers=True, flops=_PROFILED)
+   aten="Tensor", old_orders=("self alpha other", "self other alpha"), of_numbers=True, flops=_PROFILED,
+   sharded="terms")
 op("sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", special="sub -rsub isub",
    kernels={"sparse": "math.sub"},
    kernel=pointwise(lambda xp, self, other, alpha, rounded=None:
@@ -106,11 +107,11 @@ op("sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", 
                     error(RuntimeError, "with a bool tensor is not supported", values([True]), 1)],
    aten=Aten("Tensor", "rsub", lambda self, other, alpha: (other, self, alpha),
              when=lambda self, *rest: is_number(self)), old_orders=("self alpha other", "self other alpha"),
-   of_numbers=True)
+   of_numbers=True, sharded="terms")
 
 
 @composite("rsub(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", public="torch", samples=binary(),
-           out=None, aten=LEAF, old_orders=("self other alpha",))
+           out=None, aten=LEAF, old_orders=("self other alpha",), sharded="pointwise")
 def _rsub(self, other, alpha):
     return Tensor.sub(other, self, alpha=alpha)
 
@@ -119,7 +120,8 @@ op("mul(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", after_product="mul"
    kernel=pointwise("multiply", rounds_numbers=False), kernels={"sparse": "math.mul"},
    npu=("aclnnMul(self, other, out)", "aclnnMuls(self, other, out)", "aclnnMuls(other, self, out)"),
    grad=dict(self=lambda grad, other: grad * conj(other), other=lambda grad, self: grad * conj(self)),
-   aliases=("multiply",), samples=binary(), linear="each", aten="Tensor", of_numbers=True, flops=_PROFILED)
+   aliases=("multiply",), samples=binary(), linear="each", aten="Tensor", of_numbers=True, flops=_PROFILED,
+   sharded="multiplied")
 
 
 # quotients -----------------------------------------------------------------------------------------------------------
@@ -200,7 +202,7 @@ op("div(Tensor|Scalar self, Tensor|Scalar other, *, str? rounding_mode=None) -> 
    samples=lambda: [*binary(other_low=0.5)(), case(t(2, 3), t(3, low=0.5), rounding_mode="floor"),
                     case(t(2, 3), t(3, low=0.5), rounding_mode="trunc"),
                     error(RuntimeError, "div expected rounding_mode to be one of", t(2), t(2), rounding_mode="up")],
-   aten=Aten(_div_overload), of_numbers=True)
+   aten=Aten(_div_overload), of_numbers=True, sharded="scaled")
 
 
 op("true_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
@@ -262,7 +264,7 @@ op("neg(Tensor self) -> Tensor", special="neg",
    kernel=pointwise("negative", check=_check_neg),
    npu="aclnnNeg(self, out)", grad=dict(self=lambda grad: -grad), aliases=("negative",),
    samples=lambda: [*unary()(), error(RuntimeError, "on a bool tensor is not supported", values([True]))],
-   out=AS_OPERAND, linear=True, inplace="neg_ negative_", keeps_zero=True)
+   out=AS_OPERAND, linear=True, inplace="neg_ negative_", keeps_zero=True, sharded="terms")
 class _Absolute(Pointwise):
     def check_write(self, operator: Operator, target: Tensor, args: Sequence[Any]) -> None:
         if target.dtype.is_complex:

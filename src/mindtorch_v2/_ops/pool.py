@@ -474,7 +474,7 @@ def _declare_max_pool(rank: int) -> None:
         grad=dict(grad_output=lambda grad, indices: taken_at(grad, indices, rank)),
         samples=cases(case(t(1, 2, *(2,) * rank), t(1, 2, *(5,) * rank), *[(n,) * rank for n in (2, 2, 0, 1)], False,
                            t(1, 2, *(2,) * rank, kind="int", low=0, high=5**rank, grad=False))),
-        batch=planewise(rank + 2), decomposition=backward_by_parts))
+        batch=planewise(rank + 2), decomposition=backward_by_parts, sharded=f"batched -{rank}"))
 
     def grad(grads, self, kernel_size, stride, padding, dilation, ceil_mode, result1):
         steps = stride or kernel_size
@@ -485,7 +485,8 @@ def _declare_max_pool(rank: int) -> None:
         kernel=computes(specs, array), public="_nn",
         npu=f"aclnnMaxPool{words}(self, {shown}, result, result1)",
         kernels={"cpu": f"pool.{name}", "cuda": "pool.max_pool"},
-        grad=dict(self=grad), samples=cases(*samples), batch=planewise(rank + 2), decomposition=by_parts))
+        grad=dict(self=grad), samples=cases(*samples), batch=planewise(rank + 2), decomposition=by_parts,
+        sharded=f"batched -{rank}"))
 
     @composite(f"{name}(Tensor self, {settings}) -> Tensor", public="torch", samples=cases(*samples), out=None,
                autocast=dict(cpu="float32") if rank == 3 else None)
@@ -685,7 +686,7 @@ def _declare_avg_pool(rank: int) -> None:
         samples=cases(case(t(1, 2, *(2,) * rank), t(1, 2, *(5,) * rank), (2,) * rank, (2,) * rank, (0,) * rank, False,
                            True, None),
                       case(t(1, 2, *(3,) * rank), t(1, 2, *(5,) * rank), (3,) * rank, (2,) * rank, (1,) * rank, False,
-                           False, None)), batch=planewise(rank + 2)))
+                           False, None)), batch=planewise(rank + 2), sharded=f"batched -{rank}"))
 
     def grad(grad, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override):
         steps = stride or kernel_size
@@ -697,7 +698,7 @@ def _declare_avg_pool(rank: int) -> None:
                         check(self, kernel_size, stride, padding, ceil_mode, divisor_override), array),
         npu=f"aclnnAvgPool{rank}d(self, {row}, out)", kernels={"cpu": f"pool.{name}"},
         grad=dict(self=grad), samples=cases(*(_MEANS if rank == 2 else _of_rank_3(_MEANS))),
-        batch=planewise(rank + 2),
+        batch=planewise(rank + 2), sharded=f"batched -{rank}",
         out=Out(names=f"nn.functional.{name}"), autocast=dict(cpu="float32") if rank == 3 else None))
 
 

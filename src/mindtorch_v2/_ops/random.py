@@ -111,11 +111,11 @@ op("uniform_(Tensor(a!) self, float from_=0, float to=1, *, Generator? generator
                  lambda xp, self, from_, to, generator:
                  fill_drawn(self, generator, lambda g, shape, kind: _random.uniform(g, shape, kind, from_, to))),
    kernels={"cuda": "random.uniform_", "npu": "random.uniform_"},
-   grad=dict(self=_zero_grad), public="Tensor")
+   grad=dict(self=_zero_grad), public="Tensor", sharded="drawn")
 op("normal_(Tensor(a!) self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(lambda self, mean, std, generator: _check_normal(self.dtype, mean, std), _write_normal),
    kernels={"cuda": "random.normal_", "npu": "random.normal_"},
-   grad=dict(self=_zero_grad), public="Tensor")
+   grad=dict(self=_zero_grad), public="Tensor", sharded="drawn")
 
 
 def _drawn_factory(draw: Draw, check: Callable) -> Factory:
@@ -297,17 +297,17 @@ op("random_.from(Tensor(a!) self, int from_, int? to, *, Generator? generator=No
                  lambda xp, self, from_, to, generator:
                  fill_drawn(self, generator, _integers(from_, _end(OF_ARRAY[self.dtype], to)))),
    kernels={"cuda": "random.random_", "npu": "random.random_from"},
-   grad=dict(self=_zero_grad), public="Tensor")
+   grad=dict(self=_zero_grad), public="Tensor", sharded="drawn")
 op("random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(lambda self, to, generator: _check_range(self.dtype, 0, to),
                  lambda xp, self, to, generator: fill_drawn(self, generator, _integers(0, to))),
    kernels={"cuda": "random.random_", "npu": "random.random_to"},
-   grad=dict(self=_zero_grad), public="Tensor")
+   grad=dict(self=_zero_grad), public="Tensor", sharded="drawn")
 op("random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(lambda self, generator: _check_full(self.dtype),
                  lambda xp, self, generator: fill_drawn(self, generator, _random.random_full)),
    kernels={"cuda": "random.random_", "npu": "random.random_"},
-   grad=dict(self=_zero_grad), public="Tensor")
+   grad=dict(self=_zero_grad), public="Tensor", sharded="drawn")
 
 
 def _randint_spec(low: int, high: int, size: tuple[int, ...], generator: Any, dtype: dtype | None, *rest: Any) -> Spec:
@@ -408,20 +408,20 @@ op("exponential_(Tensor(a!) self, float lambd=1, *, Generator? generator=None) -
    kernel=writes(_continuous("Exponential"), lambda xp, self, lambd, generator:
                  fill_drawn(self, generator, lambda g, shape, kind: _random.exponential(g, shape, kind, lambd))),
    kernels={"cuda": "random.exponential_", "npu": "random.exponential_"},
-   grad=dict(self=_zero_grad), public="Tensor")
+   grad=dict(self=_zero_grad), public="Tensor", sharded="drawn")
 op("cauchy_(Tensor(a!) self, float median=0, float sigma=1, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(_continuous("Cauchy"), lambda xp, self, median, sigma, generator:
                  fill_drawn(self, generator, lambda g, shape, kind: _random.cauchy(g, shape, kind, median, sigma))),
    kernels={"cuda": "random.cauchy_", "npu": "random.cauchy_"},
-   grad=dict(self=_zero_grad), public="Tensor")
+   grad=dict(self=_zero_grad), public="Tensor", sharded="drawn")
 op("log_normal_(Tensor(a!) self, float mean=1, float std=2, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(_check_log_normal, lambda xp, self, mean, std, generator:
                  fill_drawn(self, generator, lambda g, shape, kind: _random.log_normal(g, shape, kind, mean, std))),
    kernels={"cuda": "random.log_normal_", "npu": "random.log_normal_"},
-   grad=dict(self=_zero_grad), public="Tensor")
+   grad=dict(self=_zero_grad), public="Tensor", sharded="drawn")
 op("geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(_check_geometric, _write_geometric), grad=dict(self=_zero_grad), public="Tensor",
-   kernels={"cuda": "random.geometric_", "npu": "random.geometric_"})
+   kernels={"cuda": "random.geometric_", "npu": "random.geometric_"}, sharded="drawn")
 
 
 # bernoulli -----------------------------------------------------------------------------------------------------------
@@ -472,20 +472,20 @@ def _bernoulli_spec(self: Tensor, generator: Any) -> Spec:
 op("bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(_check_probabilities, _write_by_probabilities),
    kernels={"cuda": "random.bernoulli_by_", "npu": "random.bernoulli_tensor"},
-   grad={"self": _zero_grad, "p": lambda grad, p_shape: grad.new_zeros(p_shape)}, public="Tensor")
+   grad={"self": _zero_grad, "p": lambda grad, p_shape: grad.new_zeros(p_shape)}, public="Tensor", sharded="drawn")
 op("bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(_check_bernoulli, lambda xp, self, p, generator:
                  fill_drawn(self, generator, lambda g, shape, kind: _random.bernoulli_scalar(g, shape, p))),
    kernels={"cuda": "random.bernoulli_", "npu": "random.bernoulli_float"},
-   grad=dict(self=_zero_grad), public="Tensor")
+   grad=dict(self=_zero_grad), public="Tensor", sharded="drawn")
 op("bernoulli(Tensor self, *, Generator? generator=None) -> Tensor",
    aligned="self",
    kernel=moves(_bernoulli_spec, _bernoulli_array), grad=dict(self=_zero_grad),
-   kernels={"cuda": "random.bernoulli", "npu": "random.bernoulli_of"}, out=ANY)
+   kernels={"cuda": "random.bernoulli", "npu": "random.bernoulli_of"}, out=ANY, sharded="whole")
 
 
 @composite("bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor", out=Out(refused=True),
-    aten=LEAF)
+    aten=LEAF, sharded="whole")
 def _bernoulli_p(self: Tensor, p: float, generator: Any) -> Tensor:
     return self.clone().bernoulli_(p, generator=generator)
 
@@ -516,7 +516,7 @@ op("multinomial(Tensor self, int num_samples, bool replacement=False, *, Generat
    samples=cases(error(RuntimeError, "prob_dist must be 1 or 2 dim", t(), 1)),
    out=Out("exact", "multinomial expects Long tensor out, got: {given}", grad="ignored"),
    batch=Draws(different=_multinomial_each),
-   kernels={"cuda": "random.multinomial", "npu": "random.multinomial"})
+   kernels={"cuda": "random.multinomial", "npu": "random.multinomial"}, sharded="whole")
 
 
 def _poisson_spec(self: Tensor, generator: Any) -> Spec:

@@ -44,7 +44,8 @@ op("flip(Tensor self, int[] dims) -> Tensor", kernel=moves(_flip_spec, _flip),
    samples=cases(case(t(2, 3), (0,)), case(t(2, 3), (0, -1)), case(t(2, 3), ()), case(t(), (0,)), case(t(0, 3), (1,)),
                  case(t(3, 2, layout="transposed"), (0,)), case(bools(2, 3), (1,)),
                  error(RuntimeError, "dim 0 appears multiple times in the list of dims", t(2, 3), (0, 0)),
-                 error(IndexError, "Dimension out of range", t(2, 3), (2,))), linear=True, out=None)
+                 error(IndexError, "Dimension out of range", t(2, 3), (2,))), linear=True, out=None,
+   sharded="unchanged dims")
 
 
 @composite("fliplr(Tensor self) -> Tensor",
@@ -90,7 +91,7 @@ op("roll(Tensor self, int[1] shifts, int[1]? dims=None) -> Tensor", kernel=moves
                  case(t(2, 3), 1, None),
                  case(t(0, 3), 1, 0),
                  error(RuntimeError, "shifts and dimensions must align. shifts: 2, dims:0", t(2, 3),
-                       (1, 1))), linear=True, out=None)
+                       (1, 1))), linear=True, out=None, sharded="unchanged dims")
 
 
 @composite("rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor",
@@ -143,7 +144,7 @@ def _triangle(keep_lower: bool) -> Callable:
 for _name in ("tril", "triu"):
     op(f"{_name}(Tensor self, int diagonal=0) -> Tensor",
        kernel=moves(_triangle_spec(_name), _triangle(_name == "tril")), inplace=True,
-       npu=f"aclnn{_name.title()}(self, diagonal, out)", kernels={"cpu": f"fill.{_name}"},
+       npu=f"aclnn{_name.title()}(self, diagonal, out)", kernels={"cpu": f"fill.{_name}"}, sharded="same_lengths",
        grad=dict(self=(lambda grad, diagonal: grad.tril(diagonal)) if _name == "tril" else
                  (lambda grad, diagonal: grad.triu(diagonal))),
        samples=cases(case(t(3, 3)), case(t(2, 4), 1), case(t(2, 4, 3), -1), case(t(4, 3, layout="transposed")),
@@ -231,7 +232,8 @@ op("diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
    grad=dict(self=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2)),
    samples=cases(case(t(3)), case(t(2, 3)), case(t(2, 3), 1, 0, 2), case(t(2, 3), -2), case(t(2, 0)),
                  error(RuntimeError, "diagonal dimensions cannot be identical 0, 0", t(2, 3), 0, 0, 0)), linear=True,
-   batch=_diag_embed_each, out=None, kernels={"cpu": "rearrange.diag_embed", "npu": "index.diag_embed"})
+   batch=_diag_embed_each, out=None, kernels={"cpu": "rearrange.diag_embed", "npu": "index.diag_embed"},
+   sharded="whole")
 
 
 @composite("diag(Tensor self, int diagonal=0) -> Tensor",

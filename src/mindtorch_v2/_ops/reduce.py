@@ -268,7 +268,7 @@ op("sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=
    samples=cases(*DIM_CASES, *DIM_ERRORS, case(t(0, 3)), case(t(0, 3), 0), case(t(2, 3), dtype=float64),
                  case(ints(2, 3), 0), case(bools(2, 3)), case(ints(2, 3), dtype=float32)), linear=True, out=ANY,
    aten=Aten(if_given("dim", "dim_IntList")),
-   autocast=dict(accelerators="result"), node=overload_by("dim"), in_rows="sum")
+   autocast=dict(accelerators="result"), node=overload_by("dim"), in_rows="sum", sharded="folded sum linear")
 
 op("mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
    kernel=Reduction("add", _mean_spec, _mean, lambda total, count: total / count),
@@ -278,7 +278,8 @@ op("mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype
              _spread(grad, self_shape, dim, keepdim) / folded_count(self_shape, dim)),
    samples=cases(*DIM_CASES, *DIM_ERRORS, case(ints(2, 3), dtype=float64),
                  error(RuntimeError, "could not infer output dtype", ints(2, 3))),
-   out=DIVIDED, linear=True, aten=Aten(if_given("dim", "dim")), node=overload_by("dim"), in_rows="mean")
+   out=DIVIDED, linear=True, aten=Aten(if_given("dim", "dim")), node=overload_by("dim"), in_rows="mean",
+   sharded="folded avg linear")
 
 
 @composite("sum_to_size(Tensor self, int[] size) -> Tensor", public="Tensor",
@@ -337,7 +338,8 @@ for _name, _ufunc in (("any", "logical_or"), ("all", "logical_and")):
        samples=cases(*DIM_CASES, *DIM_ERRORS, case(bools(2, 3)), case(bools(2, 3), 1), case(ints(2, 3, high=2), 0),
                      case(t(0, 3)), case(t(0, 3), 0)),
        out=Out("exact", "{name} only supports bool tensor for result, got: {given}", grad="ignored",
-               first=lambda *arguments: bool_), batch=_test_each, aten=Aten(_test_overload))
+               first=lambda *arguments: bool_), batch=_test_each, aten=Aten(_test_overload),
+       sharded="folded or" if _name == "any" else "folded and")
 
 
 # products ------------------------------------------------------------------------------------------------------------
@@ -394,7 +396,7 @@ op("prod(Tensor self, int dim=None, bool keepdim=False, *, ScalarType? dtype=Non
                  case(bools(2, 3)), case(t(2, 3), dtype=float64),
                  error(IndexError, "Dimension out of range", t(2, 3), 2)), out=ANY,
    aten=Aten(if_given("dim", "dim_int")),
-   autocast=dict(cpu="float32", accelerators="result"), node=overload_by("dim"))
+   autocast=dict(cpu="float32", accelerators="result"), node=overload_by("dim"), sharded="folded product")
 
 
 # without the undefined -----------------------------------------------------------------------------------------------
@@ -425,7 +427,7 @@ op("nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dty
    grad=dict(self=lambda grad, self, dim, keepdim:
              _spread(grad, self.shape, dim, keepdim) * self.isnan().logical_not()),
    samples=cases(*DIM_CASES, *DIM_ERRORS, case(values([1.0, float("nan"), 3.0])), case(ints(2, 3), 0)),
-   out=ANY, autocast=dict(accelerators="untouched"), decomposition=_nansum_by_parts)
+   out=ANY, autocast=dict(accelerators="untouched"), decomposition=_nansum_by_parts, sharded="folded sum")
 
 
 @composite("nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
@@ -447,7 +449,7 @@ op("count_nonzero(Tensor self, int[1]? dim=None) -> Tensor",
                        xp.count_nonzero(self, axes_of(self, dim) if self.ndim else None), order="C")),
    samples=cases(case(ints(2, 3, high=2)), case(ints(2, 3, high=2), 1), case(bools(2, 3), (0, 1)), case(t(2, 0), 0),
                  case(t()), *DIM_ERRORS), out=None, aten=Aten(if_given("dim", "dim_IntList")),
-   kernels={"cpu": "reduce.count_nonzero"}, decomposition=lambda self, dim: (self != 0).sum(dim))
+   kernels={"cpu": "reduce.count_nonzero"}, decomposition=lambda self, dim: (self != 0).sum(dim), sharded="folded sum")
 
 
 def _trace_spec(self: Tensor) -> Spec:

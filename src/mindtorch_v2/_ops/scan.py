@@ -92,7 +92,7 @@ op("cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
    npu="aclnnCumsum(self, dim, out.dtype, out)", inplace=True,
    grad=dict(self=lambda grad, dim: _from_the_end(grad, dim)),
    samples=cases(*_CASES, case(ints(2, 3), 0), case(bools(2, 3), 1), case(t(2, 3), 1, dtype=float64)), linear=True,
-   autocast=dict(accelerators="result"))
+   autocast=dict(accelerators="result"), sharded="along")
 
 
 def _cumprod_grad(grad: Tensor, self: Tensor, result: Tensor, dim: int, dtype: dtype | None) -> Tensor:
@@ -128,7 +128,8 @@ op("cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
    npu="aclnnCumprod(self, dim:int32, out.dtype, out)",
    inplace=True, grad=dict(self=_cumprod_grad),
    samples=cases(*_CASES, case(ints(2, 3), 0), case(values([[1.0, 0.0, 2.0, 0.0], [3.0, -1.0, 4.0, 2.0]]), 1),
-                 case(bools(2, 3), 1), case(t(2, 3), 1, dtype=float64)), autocast=dict(accelerators="result"))
+                 case(bools(2, 3), 1), case(t(2, 3), 1, dtype=float64)), autocast=dict(accelerators="result"),
+   sharded="along")
 
 
 # extrema -------------------------------------------------------------------------------------------------------------
@@ -163,7 +164,7 @@ def _extremes(ufunc: str) -> Callable:
 
 for _name, _ufunc in (("cummax", "maximum"), ("cummin", "minimum")):
     op(f"{_name}(Tensor self, int dim) -> (Tensor values, Tensor indices)",
-       kernel=computes(_extremes_spec(_name), _extremes(_ufunc)), kernels={"cpu": f"scan.{_name}"},
+       kernel=computes(_extremes_spec(_name), _extremes(_ufunc)), kernels={"cpu": f"scan.{_name}"}, sharded="along",
        npu=f"aclnn{_name.title()}(self, dim, values, indices)",
        grad=dict(self=lambda grad, indices, self_shape, dim:
                  chosen_grad(grad, indices, self_shape, dim, True, True)),
@@ -233,7 +234,7 @@ op("logcumsumexp(Tensor self, int dim) -> Tensor",
    grad=dict(self=_logcumsumexp_grad),
    samples=cases(*_CASES, case(t(2, 3, low=80, high=100), 1),
                  error(NotImplementedError, '"logcumsumexp_out_cpu" not implemented', ints(2, 3), 0)),
-   out=_AS_INPUT, decomposition=_logcumsumexp_by_parts)
+   out=_AS_INPUT, decomposition=_logcumsumexp_by_parts, sharded="along")
 
 
 # differences ---------------------------------------------------------------------------------------------------------

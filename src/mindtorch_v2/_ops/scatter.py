@@ -200,7 +200,7 @@ op("index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=Fal
                  error(RuntimeError, "shape mismatch: value tensor of shape [2, 2] cannot be broadcast to indexing "
                                      "result of shape [2, 3]",
                        t(2, 3), [values([0, 1])], t(2, 2))), batch=_index_put_each, out=None,
-   autocast=dict(accelerators="widest"))
+   autocast=dict(accelerators="widest"), sharded="whole")
 
 
 # along one dimension -------------------------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ op("index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha
    samples=cases(case(t(3, 4), 0, values([0, 0, 2]), t(3, 4)), case(t(3, 4), -1, values([1, 3]), t(3, 2), alpha=2),
                  case(t(), 0, values(0), t()), case(t(3), 0, values([2, 2]), t(2)),
                  error(RuntimeError, "index 5 is out of bounds for dimension 0 with size 2", t(2, 3), 0,
-                       values([0, 5]), t(2, 3))), batch=_update_each)
+                       values([0, 5]), t(2, 3))), batch=_update_each, sharded="along")
 
 
 def _scaled(grad: Tensor, alpha: Any) -> Tensor:
@@ -364,7 +364,7 @@ op("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
                  case(t(3), 0, values([1]), t(1)),
                  error(IndexError, "index_copy_(): index 5 is out of bounds for dimension 0 with size 2", t(2, 3), 0,
                        values([0, 5]),
-                       t(2, 3))), batch=_update_each, autocast=dict(cpu="widest"))
+                       t(2, 3))), batch=_update_each, autocast=dict(cpu="widest"), sharded="along")
 
 
 def _check_index_fill(self: Tensor, dim: int, index: Tensor, value: Any) -> None:
@@ -424,7 +424,7 @@ op("index_fill(Tensor self, int dim, Tensor index, Tensor|Scalar value) -> Tenso
                  case(t(), 0, values(0), 2),
                  error(IndexError, "index 5 is out of bounds for dimension 0 with size 2", t(2, 3), 0, values([5]), 1)),
    batch=_update_each,
-   out=None, aten=Aten(lambda schema, values: "int_Scalar" if is_number(values[3]) else "int_Tensor"))
+   out=None, aten=Aten(lambda schema, values: "int_Scalar" if is_number(values[3]) else "int_Tensor"), sharded="along")
 
 
 def _check_index_reduce(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool, *,
@@ -585,7 +585,7 @@ op("scatter.src(Tensor self, int dim, Tensor index, Tensor|Scalar src) -> Tensor
                  case(t(), 0, values(0), t()),
                  case(t(3, 4), 1, values([[0, 1], [2, 3], [1, 0]]), 1.5), case(t(3), 0, values([2, 0]), 2),
                  error(RuntimeError, "index 5 is out of bounds for dimension 1 with size 3", t(2, 3), 1, values([[5]]),
-                       t(2, 3))), batch=elementwise_indices(like=0), aten=Aten(_scatter_overload))
+                       t(2, 3))), batch=elementwise_indices(like=0), aten=Aten(_scatter_overload), sharded="along")
 
 _LEGACY = ("add", "multiply")
 
@@ -606,7 +606,7 @@ op("scatter.reduce(Tensor self, int dim, Tensor index, Tensor|Scalar src, *, str
         "aclnnInplaceScatterValue(self, dim, index, src, reduce{replace,add,multiply})"),
    samples=cases(case(t(3, 4, grad=False), 1, ints(3, 2, high=4), t(3, 2, grad=False), reduce="add"),
                  case(t(3, 4, grad=False), 1, ints(3, 2, high=4), 2, reduce="multiply")),
-   batch=elementwise_indices(like=0), aten=Aten(_scatter_overload))
+   batch=elementwise_indices(like=0), aten=Aten(_scatter_overload), sharded="along")
 
 op("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
    resizes_expanded=False,
@@ -618,7 +618,8 @@ op("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
    samples=cases(case(t(3, 4), 1, ints(3, 2, high=4), t(3, 2)), case(t(3), 0, values([2, 2]), t(2)),
                  case(t(2, 3), 0, ints(2, 3, high=2), t(2, 3)),
                  error(RuntimeError, "Index tensor must have the same number of dimensions as self tensor", t(2, 3), 1,
-                       ints(2), t(2, 3))), batch=elementwise_indices(like=0), autocast=dict(accelerators="widest"))
+                       ints(2), t(2, 3))), batch=elementwise_indices(like=0), autocast=dict(accelerators="widest"),
+   sharded="along")
 
 _REDUCTIONS = {"sum": "add", "mean": "add", "prod": "multiply", "amax": "maximum", "amin": "minimum"}
 
@@ -714,7 +715,7 @@ op("scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, *
                    for reduce in _REDUCTIONS for include_self in (True, False)),
                  error(RuntimeError, "reduce argument must be either sum, prod, mean, amax or amin, got zz", t(2), 0,
                        ints(2, high=2), t(2),
-                       "zz")), batch=elementwise_indices(like=0), aten="two")
+                       "zz")), batch=elementwise_indices(like=0), aten="two", sharded="along")
 
 
 # the flattened tensor ------------------------------------------------------------------------------------------------

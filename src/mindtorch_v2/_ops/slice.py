@@ -64,7 +64,8 @@ select_view = function_of(op(
    samples=cases(case(t(2, 3), 0, 1), case(t(2, 3), -1, -1), case(t(2, 3), 1, 0), case(t(3), 0, 2), case(t(2, 0), 0, 1),
                  error(IndexError, "select(): index 2 out of range for tensor of size [2, 3] at dimension 0", t(2, 3),
                        0, 2),
-                 error(IndexError, "select() cannot be applied to a 0-dim tensor.", t(), 0, 0)), aten="int"))
+                 error(IndexError, "select() cannot be applied to a 0-dim tensor.", t(), 0, 0)), aten="int",
+   sharded="untouched"))
 
 
 def _placed(where: Any) -> Any:
@@ -88,7 +89,7 @@ select_backward: Callable = function_of(op(
                 rearranges=True), public="",
    grad=dict(self=lambda grad, dim, index: grad.select(dim, index)),
    samples=cases(case(t(3), (2, 3), 0, 1), case(t(2), (2, 3), -1, -1)), linear=True,
-   kernels={"npu": "index.select_backward"}))
+   kernels={"npu": "index.select_backward"}, sharded="untouched_backward"))
 
 
 def slice_bounds(n: int, start: int | None, end: int | None) -> tuple[int, int]:
@@ -138,7 +139,7 @@ slice_view = function_of(op(
                                                                                  step)),
    samples=cases(case(t(4, 3), 0, 1, 3), case(t(4, 3), -1, -2, None, 1), case(t(5), 0, None, None, 2),
                  case(t(3), 0, 5, 9),
-                 error(RuntimeError, "slice step must be positive", t(2, 3), 0, 0, 1, 0))))
+                 error(RuntimeError, "slice step must be positive", t(2, 3), 0, 0, 1, 0)), sharded="untouched"))
 
 
 def _slice_place(shape: tuple[int, ...], dim: int, start: int | None, end: int | None, step: int) -> tuple:
@@ -153,7 +154,7 @@ slice_backward: Callable = function_of(op(
    public="",
    grad=dict(self=lambda grad, dim, start, end, step: slice_view(grad, dim, start, end, step)),
    samples=cases(case(t(2, 3), (4, 3), 0, 1, 3, 1), case(t(3), (5,), 0, None, None, 2)), linear=True,
-   kernels={"npu": "index.slice_backward"}))
+   kernels={"npu": "index.slice_backward"}, sharded="untouched_backward"))
 
 
 @composite("narrow(Tensor(a) self, int dim, int start, int length) -> Tensor(a)",
@@ -277,7 +278,7 @@ _split_evenly = function_of(op(
    samples=cases(case(t(5, 2), 2), case(t(2, 5), 2, -1), case(t(0, 3), 0), case(t(2, 3), 4),
                  error(RuntimeError, "split expects split_size be non-negative, but got split_size=-1", t(2, 3), -1),
                  error(RuntimeError, "split_size can only be 0 if dimension size is 0, but got dimension size of 2",
-                       t(2, 3), 0))))
+                       t(2, 3), 0)), sharded="untouched"))
 op("split_with_sizes(Tensor(a -> *) self, int[] split_sizes, int dim=0) -> Tensor(a)[]", copied=True,
    kernel=views(_split_with_sizes), inverse=_with_piece_of_sizes,
    grad=dict(self=lambda grads, self_shape, split_sizes, dim:
@@ -285,12 +286,13 @@ op("split_with_sizes(Tensor(a -> *) self, int[] split_sizes, int dim=0) -> Tenso
    samples=cases(case(t(5, 2), (2, 0, 3)), case(t(2, 5), (1, 4), 1),
                  error(RuntimeError, "split_with_sizes expects split_sizes to sum exactly to 3 (input tensor's size at "
                                      "dimension -1), "
-                       "but got split_sizes=[1, 1]", t(2, 3), (1, 1), -1)))
+                       "but got split_sizes=[1, 1]", t(2, 3), (1, 1), -1)), sharded="untouched")
 op("unbind(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]", copied=True,
    inverse=lambda written, dim: written.scattered("select_scatter", dim, written.nr),
    kernel=views(_unbind), kernels={"sparse": "rearrange.unbound"}, grad=dict(self=_unbind_grad),
    samples=cases(case(t(2, 3)), case(t(2, 3), -1), case(t(3)), case(t(0, 2)),
-                 error(IndexError, "Dimension specified as 0 but tensor has no dimensions", t())), aten="int")
+                 error(IndexError, "Dimension specified as 0 but tensor has no dimensions", t())), aten="int",
+   sharded="untouched")
 
 
 @composite("split.sizes(Tensor(a -> *) self, int[] split_size, int dim=0) -> Tensor(a)[]", public="",
@@ -441,7 +443,8 @@ op("diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)"
    kernel=view(_diagonal), inverse="diagonal_scatter",
    grad=dict(self=lambda grad, self_shape, offset, dim1, dim2: diagonal_backward(grad, self_shape, offset, dim1, dim2)),
    samples=cases(case(t(2, 3)), case(t(3, 3), 1), case(t(3, 2), -1), case(t(2, 3, 4), 1, 0, 2), case(t(2, 3), 5),
-                 error(RuntimeError, "diagonal dimensions cannot be identical 0, 0", t(2, 3), 0, 0, 0)))
+                 error(RuntimeError, "diagonal dimensions cannot be identical 0, 0", t(2, 3), 0, 0, 0)),
+   sharded="whole")
 
 
 def _on_diagonal(xp: Any, grad: Any, input_sizes: tuple[int, ...], offset: int, dim1: int, dim2: int) -> Any:
@@ -457,7 +460,7 @@ diagonal_backward: Callable = function_of(op(
                 rearranges=True), public="",
    kernels={"cuda": "index.diagonal_backward", "npu": "index.diagonal_backward"},
    grad=dict(self=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2)),
-   samples=cases(case(t(2), (2, 3), 0, 0, 1), case(t(3, 2), (2, 3, 4), 1, 0, 2)), linear=True))
+   samples=cases(case(t(2), (2, 3), 0, 0, 1), case(t(3, 2), (2, 3, 4), 1, 0, 2)), linear=True, sharded="whole"))
 
 
 def _unfold(self: Tensor, dimension: int, size: int, step: int) -> Geometry:
@@ -497,7 +500,8 @@ op("unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)", cop
                                                                                   step)),
    samples=cases(case(t(2, 5), 1, 2, 1), case(t(5), 0, 3, 2), case(t(6, 2), 0, 2, 3), case(t(), 0, 1, 1),
                  error(RuntimeError, "maximum size for tensor at dimension 0 is 2 but size is 3", t(2, 3), 0, 3, 1),
-                 error(RuntimeError, "step is 0 but must be > 0", t(2, 3), 1, 2, 0)), batch=_unfold_each)
+                 error(RuntimeError, "step is 0 but must be > 0", t(2, 3), 1, 2, 0)), batch=_unfold_each,
+   sharded="whole")
 
 
 def _summed_windows(xp: Any, grad: Any, input_sizes: tuple[int, ...], dim: int, size: int, step: int) -> Any:
@@ -531,7 +535,7 @@ unfold_backward: Callable = function_of(op(
    public="",
    grad=dict(self=lambda grad, dim, size, step: grad.unfold(dim, size, step)),
    samples=cases(case(t(2, 4, 2), (2, 5), 1, 2, 1), case(t(2, 3), (5,), 0, 3, 2)), linear=True,
-   kernels={"npu": "index.unfold_backward"}))
+   kernels={"npu": "index.unfold_backward"}, sharded="whole"))
 
 
 # a part replaced -----------------------------------------------------------------------------------------------------

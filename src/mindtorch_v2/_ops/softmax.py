@@ -84,12 +84,12 @@ def _in_type(self, dim, dtype):
     return self if dtype is None else self.to(dtype), dim, False
 
 
-@composite("_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", public="", aten=LEAF)
+@composite("_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", public="", aten=LEAF, sharded="along")
 def _softmax_of_half(self, dim, half_to_float):
     return self.float().softmax(dim) if half_to_float else self.softmax(dim)
 
 
-@composite("_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", public="", aten=LEAF)
+@composite("_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", public="", aten=LEAF, sharded="along")
 def _log_softmax_of_half(self, dim, half_to_float):
     return self.float().log_softmax(dim) if half_to_float else self.log_softmax(dim)
 
@@ -161,7 +161,7 @@ _SOFTMAX_DATA = op("_softmax_backward_data(Tensor grad_output, Tensor output, in
              - grad_output * (grad * output).sum((dim,), True)),
    samples=_BACKWARD_CASES, batch=along_one, out=None,
    decomposition=lambda grad_output, output, dim, input_dtype:
-       output * (grad_output - (grad_output * output).sum((dim,), True)))
+       output * (grad_output - (grad_output * output).sum((dim,), True)), sharded="along")
 _LOG_SOFTMAX_DATA = op("_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType "
                        "input_dtype) -> Tensor",
    kernel=computes(_backward_spec, _log_softmax_data),
@@ -171,7 +171,7 @@ _LOG_SOFTMAX_DATA = op("_log_softmax_backward_data(Tensor grad_output, Tensor ou
              output=lambda grad, grad_output, output, dim: -grad * output.exp() * grad_output.sum((dim,), True)),
    samples=_BACKWARD_CASES, batch=along_one,
    decomposition=lambda grad_output, output, dim, input_dtype:
-       grad_output - output.exp() * grad_output.sum((dim,), True))
+       grad_output - output.exp() * grad_output.sum((dim,), True), sharded="along")
 
 
 def _softmax_backward(grad: Tensor, output: Tensor, dim: int) -> Tensor:
@@ -254,4 +254,4 @@ op("logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", public="t
    samples=cases(case(t(2, 3), 1), case(t(2, 3), (0, 1), True), case(t(2, 3, 4), -2), case(t(), 0), case(t(0, 3), 0),
                  case(t(2, 3, low=80, high=100), 1), case(ints(2, 3), 0), *DIM_ERRORS),
    out=Out("castable", "logsumexp(): Expected floating point type for result tensor, but got: {given}"),
-   autocast=dict(accelerators="float32"))
+   autocast=dict(accelerators="float32"), sharded="reduction")

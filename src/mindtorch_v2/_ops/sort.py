@@ -119,7 +119,8 @@ op("sort(Tensor self, int dim=-1, bool descending=False, *, bool? stable=False) 
    samples=cases(case(t(2, 5)), case(t(3, 2), 0), case(t(3, 4), -1, True), case(t(2, 4), stable=True, descending=True),
                  case(t()), case(values([2, 1, 2, 1, 0]), 0, True), case(kinks([1.0, NAN, 0.0, NAN]), descending=True),
                  case(t(0, 3)), case(t(3, 2, layout="transposed"), 1), case(bools(6)),
-                 error(IndexError, "Dimension out of range", t(2, 3), 2)), aten=Aten(if_given("stable", "stable")))
+                 error(IndexError, "Dimension out of range", t(2, 3), 2)), aten=Aten(if_given("stable", "stable")),
+   sharded="along")
 
 
 @composite("argsort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> Tensor",
@@ -174,7 +175,7 @@ op("topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) ->
    npu="aclnnTopk(self, k, dim, largest, sorted, values, indices)", grad=dict(self=_sorted_grad),
    samples=cases(case(_DISTINCT, 2), case(_DISTINCT, 1, 0), case(_DISTINCT, 5, -1, False), case(t(3, 4), 0),
                  case(t(), 1), case(kinks([1.0, NAN, 3.0]), 2),
-                 error(RuntimeError, "selected index k out of range", t(2, 3), 4)))
+                 error(RuntimeError, "selected index k out of range", t(2, 3), 4)), sharded="along")
 
 
 # one of them ---------------------------------------------------------------------------------------------------------
@@ -220,7 +221,7 @@ op(f"kthvalue(Tensor self, int k, int dim=-1, {_CHOSEN}",
    samples=cases(case(_DISTINCT, 2), case(_DISTINCT, 1, 0, True), case(t(), 1),
                  error(RuntimeError, "kthvalue(): selected number k out of range for dimension 1", t(2, 3), 4),
                  error(IndexError, "kthvalue(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 1,
-                       0)), out=Out("exact", "output values must be of same type as input"))
+                       0)), out=Out("exact", "output values must be of same type as input"), sharded="reduction")
 
 
 def _steady_kth_index(xp: Any, array: Any, k: int, dim: int) -> Any:
@@ -285,7 +286,7 @@ def _declare_median(name: str, ignore_nan: bool) -> None:
        samples=cases(case(_DISTINCT), case(t(2, 3)), case(t()), case(kinks([1.0, NAN, 3.0])), case(ints(2, 3)),
                      case(t(0)),
                      error(NotImplementedError, "\"median_cpu\" not implemented for 'Bool'", bools(3))),
-       batch=of_all_elements(f"{name}.dim", 1), out=Out(refused=True))
+       batch=of_all_elements(f"{name}.dim", 1), out=Out(refused=True), sharded="reduction")
     def by_parts(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
         def middle(values: Any) -> Any:  # NaN is sorted to the end; without any number the first is taken
             return ((values == values).sum(dim, True) - 1).clamp_min(0).div(2, rounding_mode="floor")
@@ -293,7 +294,7 @@ def _declare_median(name: str, ignore_nan: bool) -> None:
         return _picked_of_sorted(self, dim, keepdim, middle)
 
     op(f"{name}.dim(Tensor self, int dim, {_CHOSEN}", kernel=computes(_median_spec, along), grad=_CHOSEN_GRAD,
-       kernels={"cpu": f"sort.{name}"},
+       kernels={"cpu": f"sort.{name}"}, sharded="reduction",
        decomposition=by_parts if ignore_nan else None,
        npu=None if ignore_nan else "aclnnMedianDim(self, dim, keepdim, values, indices)",
        samples=cases(case(_DISTINCT, 1), case(_DISTINCT, 0, True), case(t(), 0),
@@ -345,7 +346,8 @@ op(f"mode(Tensor self, int dim=-1, {_CHOSEN}",
    decomposition=_mode_by_parts,
    samples=cases(case(values([[1, 2, 2, 3, 3], [5, 5, 4, 4, 1]])), case(t(3, 4), 0, True), case(t()), case(bools(2, 5)),
                  error(IndexError, "mode(): Expected reduction dim 0 to have non-zero size.", t(0, 3), 0)),
-   out=Out("exact", "expected scalar type '{made}' but got '{given}' for values output", first=type_of_first))
+   out=Out("exact", "expected scalar type '{made}' but got '{given}' for values output", first=type_of_first),
+   sharded="reduction")
 
 
 # quantiles -----------------------------------------------------------------------------------------------------------
@@ -550,7 +552,7 @@ _SEARCH = op(
                  case(values([[1, 3, 5], [2, 4, 6]]), ints(2, 4, high=8), right=True, out_int32=True),
                  error(RuntimeError, "boundaries tensor should have positive dimension", t(), t(2))),
    batch=_searchsorted_each,
-   out=_PLACES_OUT, kernels={"cpu": "sort.searchsorted", "npu": "index.searchsorted"})
+   out=_PLACES_OUT, kernels={"cpu": "sort.searchsorted", "npu": "index.searchsorted"}, sharded="whole")
 
 
 def _bucket_spec(self: Any, boundaries: Tensor, out_int32: bool, right: bool) -> Spec:
@@ -570,4 +572,4 @@ op("bucketize(Tensor|Scalar self, Tensor boundaries, *, bool out_int32=False, bo
                        t(2, 2))),
    out=_PLACES_OUT._replace(tensors="self"), batch=against_a_set,
    decomposition=lambda self, boundaries, out_int32, right:
-       call_bound(_SEARCH, (boundaries, self, out_int32, right, None, None)))
+       call_bound(_SEARCH, (boundaries, self, out_int32, right, None, None)), sharded="whole")

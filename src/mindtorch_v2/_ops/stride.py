@@ -111,7 +111,7 @@ _as_strided_view = function_of(op(
                          error(RuntimeError, "mismatch in length of strides and shape", t(2, 3), (2, 2), (1,)),
                          error(RuntimeError, "setStorage: sizes [4, 4], strides [4, 1], storage offset 0, and "
                                              "itemsize", t(2, 3),
-                               (4, 4), (4, 1))))
+                               (4, 4), (4, 1))), sharded="whole")
 def _as_strided_from(self, size, stride, storage_offset):
     begin = self.storage_offset()
     return _as_strided_view(self, size, stride, begin if storage_offset is None else storage_offset, self.stride(),
@@ -165,7 +165,7 @@ def retyped_geometry(self: Tensor, kind: dtype) -> tuple[tuple[int, ...], tuple[
 
 
 op("view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)", kernel=Retyped(), public="Tensor", batch=in_front,
-   inverse=lambda written, dtype: written.again("view.dtype", written.base.dtype))
+   inverse=lambda written, dtype: written.again("view.dtype", written.base.dtype), sharded="whole")
 
 
 _PAIRS = {float16: complex32, float32: complex64, float64: complex128}
@@ -241,7 +241,7 @@ _attach_part("imag", _imaginary_part)
 alias = function_of(op(
    "alias(Tensor(a) self) -> Tensor(a)", copied=True, inverse="alias",
    kernel=view(lambda self: (self._array.shape, self._array.strides, 0)),
-   grad=dict(self=lambda grad: grad), public="", samples=cases(case(t(2, 3))), batch=in_front))
+   grad=dict(self=lambda grad: grad), public="", samples=cases(case(t(2, 3))), batch=in_front, sharded="kept"))
 
 
 class _OnTensors(Family):
@@ -258,9 +258,11 @@ def _itself(written: Any) -> Tensor:
     return written.mutated
 
 
-op("detach(Tensor(a) self) -> Tensor(a)", kernel=_OnTensors(Tensor._detached), public="", inverse=_itself)
+op("detach(Tensor(a) self) -> Tensor(a)", kernel=_OnTensors(Tensor._detached), public="", inverse=_itself,
+   sharded="kept")
 registry.get("aten::detach").declaration.public = Tensor.detach  # what handlers of functions are told
-op("lift_fresh(Tensor(a) self) -> Tensor(a)", kernel=_OnTensors(lambda self: self), public="", inverse=_itself)
+op("lift_fresh(Tensor(a) self) -> Tensor(a)", kernel=_OnTensors(lambda self: self), public="", inverse=_itself,
+   sharded="kept")
 op("lift(Tensor self) -> Tensor", kernel=_OnTensors(lambda self: self), public="", inverse=_itself)
 op("lift_fresh_copy(Tensor self) -> Tensor", kernel=_OnTensors(lambda self: self._detached().clone()), public="")
 op("_local_scalar_dense(Tensor self) -> Scalar", kernel=_OnTensors(Tensor.item), public="")

@@ -97,7 +97,7 @@ _UNIQUE2 = op("_unique2(Tensor self, bool sorted=True, bool return_inverse=False
    grad=dict(self=_not_derived("_unique2")),
    samples=cases(case(ints(6)), case(ints(2, 3), True, True, True),
                  case(kinks([1.0, NAN, NAN]), True, True)), batch=dynamic_shape, out=None,
-   kernels={"cuda": "sort.unique", "npu": "index.unique"})
+   kernels={"cuda": "sort.unique", "npu": "index.unique"}, sharded="whole")
 
 
 def _slices_spec(self: Tensor, dim: int, *rest: Any) -> tuple[Spec, Spec, Spec]:
@@ -284,7 +284,7 @@ op("histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
    npu="aclnnHistc(self, bins, min, max, out) empty=0",
    samples=cases(case(t(20), 4), case(t(20), 5, -1, 1), case(t(4), 3),
                  error(RuntimeError, "torch.histc: max must be larger", t(4), 4, 3, 0)),
-   out=HISTOGRAM_OUT._replace(grad="ignored"))
+   out=HISTOGRAM_OUT._replace(grad="ignored"), sharded="whole")
 
 
 def _isin_spec(elements: Any, test: Any, assume_unique: bool, invert: bool) -> Spec:

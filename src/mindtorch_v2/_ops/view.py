@@ -122,7 +122,7 @@ op("view(Tensor(a) self, int[] size) -> Tensor(a)", copied=True, inverse=lambda 
                  error(RuntimeError, "Use .reshape(...) instead", t(3, 2, layout="transposed"), (6,)),
                  error(RuntimeError, "only one dimension can be inferred", t(2, 3), (-1, -1)),
                  error(RuntimeError, "invalid shape dimension -2 at index 0 of shape [-2, 3]", t(2, 3), (-2, 3))),
-   batch=sized)
+   batch=sized, sharded="viewed")
 
 _unsafe_view = function_of(op(
    "_unsafe_view(Tensor self, int[] size) -> Tensor",
@@ -130,7 +130,7 @@ _unsafe_view = function_of(op(
                 lambda xp, self, size, spec: xp.ascontiguousarray(self).reshape(spec.shape)),
    kernels={"cuda": "copy.unsafe_view", "npu": "copies.unsafe_view"},
    grad=dict(self=lambda grad, self_shape: grad.reshape(self_shape)), public="",
-   samples=cases(case(t(3, 2), (6,))), linear=True, batch=sized))
+   samples=cases(case(t(3, 2), (6,))), linear=True, batch=sized, sharded="viewed"))
 
 
 _reshape_alias = function_of(op(
@@ -178,7 +178,7 @@ op("transpose(Tensor(a) self, int dim0, int dim1) -> Tensor(a)", copied=True, in
    aliases=("swapaxes", "swapdims"),
    samples=cases(case(t(2, 3), 0, 1), case(t(2, 3, 4), -1, 0), case(t(), 0, -1), case(t(0, 3), 0, 1),
                  error(IndexError, "Dimension out of range (expected to be in range of [-2, 1], but got 2)", t(2, 3),
-                       0, 2)), aten="int")
+                       0, 2)), aten="int", sharded="permuted")
 
 
 def _t(self: Tensor) -> Geometry:
@@ -200,7 +200,7 @@ op("t(Tensor(a) self) -> Tensor(a)", copied=True, inverse="t", kernel=view(_t, "
    grad=dict(self=lambda grad: grad.t()),
    samples=cases(case(t(2, 3)), case(t(3)), case(t()),
                  error(RuntimeError, "t() expects a tensor with <= 2 dimensions, but self is 3D", t(2, 3, 4))),
-   batch=_t_each)
+   batch=_t_each, sharded="permuted")
 
 
 _known_orders: set[tuple[int, ...]] = set()  # that were checked: NumPy wraps large numbers around
@@ -253,7 +253,7 @@ op("permute(Tensor(a) self, int[] dims) -> Tensor(a)", copied=True,
    samples=cases(case(t(2, 3, 4), (2, 0, 1)), case(t(2, 3), (-1, 0)), case(t(0, 3), (1, 0)),
                  error(RuntimeError, "input.dim() = 2 is not equal to len(dims) = 1", t(2, 3), (0,)),
                  error(RuntimeError, "permute(): duplicate dims are not allowed.", t(2, 3), (0, 0))),
-   batch=_permute_each)
+   batch=_permute_each, sharded="permuted")
 
 
 # size-1 dimensions ---------------------------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ op("expand(Tensor(a) self, int[] size, *, bool implicit=False) -> Tensor(a)", co
                                      "non-singleton "
                        "dimension 1.  Target sizes: [2, 4].  Tensor sizes: [2, 3]", t(2, 3), (2, 4)),
                  error(RuntimeError, "isn't allowed in a leading, non-existing dimension 0", t(2, 3), (-1, 2, 3))),
-   batch=spread(lambda call: call.size))
+   batch=spread(lambda call: call.size), sharded="expanded")
 
 
 def _without(self: Tensor, dims: set[int] | range) -> Geometry:
@@ -385,17 +385,19 @@ def _unsqueeze_written(written: Any, dim: Any = None) -> Tensor:
 op("squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)", copied=True, inverse=_unsqueeze_written,
    kernel=view(_squeeze_dim, _squeezed), grad=dict(self=lambda grad, self_shape: _unsqueezed(grad, self_shape)),
    samples=cases(case(t(1, 2, 1), 0), case(t(1, 2, 1), -1), case(t(2, 3), 0), case(t(), 0),
-                 error(IndexError, _OUT_OF_RANGE_3, t(2, 3), 3)), batch=_squeeze_dims_each, node="SqueezeBackward1")
+                 error(IndexError, _OUT_OF_RANGE_3, t(2, 3), 3)), batch=_squeeze_dims_each, node="SqueezeBackward1",
+   sharded="squeezed")
 op("squeeze(Tensor(a) self) -> Tensor(a)", copied=True, inverse=_unsqueeze_written,
    kernel=view(lambda self: _without(self, range(self._array.ndim)), lambda array: array.squeeze()),
    grad=dict(self=lambda grad, self_shape: _unsqueezed(grad, self_shape)),
-   samples=cases(case(t(1, 2, 1)), case(t(2, 3)), case(t(1, 1)), case(t(1, 0))), batch=_squeeze_each)
+   samples=cases(case(t(1, 2, 1)), case(t(2, 3)), case(t(1, 1)), case(t(1, 0))), batch=_squeeze_each,
+   sharded="squeezed")
 op("squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)", copied=True, inverse=_unsqueeze_written,
    kernel=view(lambda self, dim: _without(self, distinct_dims(dim, self._array.ndim))),
    grad=dict(self=lambda grad, self_shape: _unsqueezed(grad, self_shape)),
    samples=cases(case(t(1, 2, 1), (0, 2)), case(t(1, 2, 1), ()), case(t(1, 2, 1), (0, 1)),
                  error(RuntimeError, "dim 0 appears multiple times in the list of dims", t(1, 2), (0, 0))),
-   batch=_squeeze_dims_each, node="SqueezeBackward2")
+   batch=_squeeze_dims_each, node="SqueezeBackward2", sharded="squeezed")
 
 
 def _unsqueeze(self: Tensor, dim: int) -> Geometry:
@@ -428,7 +430,7 @@ unsqueeze = function_of(op(
    grad=dict(self=lambda grad, dim: grad.squeeze(dim)),
    samples=cases(case(t(2, 3), 0), case(t(2, 3), -1), case(t(), 0), case(t(0, 3), 1),
                  error(IndexError, "Dimension out of range (expected to be in range of [-3, 2], but got 3)", t(2, 3),
-                       3)), batch=_unsqueeze_each))
+                       3)), batch=_unsqueeze_each, sharded="unsqueezed"))
 
 
 # written as the above ------------------------------------------------------------------------------------------------

@@ -67,6 +67,8 @@ OPERATORS = [  # name, function, operands' shapes
     ("masked", lambda x: x.masked_fill(_mask(x.detach()), 2.0), (A,)), ("clamped", lambda x: x.clamp(-1, 0.5), (A,)),
     ("in place", lambda x, y: x.clone().mul_(2).add_(y).clamp_(max=1.0), (Whole(A), A)),
     ("scaled and added", lambda x, y: torch.lerp(x, y, 0.3) / 2 + x, (A, A)),
+    ("rounded", lambda x: x.div(0.3, rounding_mode="floor"), (A,)),
+    ("bits", lambda x: x.view(torch.int64), (Whole(A),)),
     # products
     ("product", torch.mm, (A, B)), ("linear", F.linear, (A, A, (6,))), ("of batches", F.linear, (C, A, (6,))),
     ("batched", torch.bmm, (C, (2, 4, 6))), ("einsum", lambda x, y: torch.einsum("bij,kj->bki", x, y), (C, A)),
@@ -112,6 +114,8 @@ OPERATORS = [  # name, function, operands' shapes
     ("causal", lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), ((4, 2, 4, 8),) * 3),
     ("convolution", F.conv2d, ((4, 2, 5, 5), (6, 2, 3, 3), (6,))),
     ("pooled", lambda x: F.max_pool2d(x, 2), ((4, 2, 4, 4),)),
+    ("pooled planes", lambda x: F.avg_pool2d(x, 2), ((2, 4, 4),)),
+    ("pooled cubes", lambda x: F.max_pool3d(x, 2), ((2, 2, 4, 2, 2),)),
     ("dropout", _drop, (A,)), ("noise", _noise, (A,)),
     # losses
     ("loss", F.mse_loss, (A, A)), ("sum of losses", lambda x, y: F.huber_loss(x, y, reduction="sum"), (A, A)),

@@ -108,6 +108,7 @@ class Family:
     any_numbers = False  # whether only the elements of what a call makes depend on its numbers
     marks = False  # whether results are tensors with marks (_marked.py)
     changes_layout = False  # whether results may be of another layout, sparse or not, than the arguments
+    sharded = ""  # how members run in pieces unless they say otherwise (see `Fields`)
     out = EXACT  # what members do with `out=` unless they say otherwise
     # (functional operator, target, *others) -> the others as an in-place call takes them; raises what only it refuses.
     inplace_arguments: Callable[..., tuple] | None = None
@@ -419,6 +420,7 @@ class Pointwise(Family):
     """
 
     inplace = elementwise = any_numbers = True
+    sharded = "pointwise"
     out = CASTABLE
     wraps_numbers = True  # a number counts as an operand without dimensions where the result's layout is found
 

@@ -54,6 +54,7 @@ class Fields:
     flops: Flops | None = None  # how its operations are counted
     node: NodeName = None  # what recorded nodes are called, if not as the operator (_autograd/names.py)
     keeps_zero = False  # of a sparse tensor it need see the values alone
+    sharded = ""  # how it runs on pieces of distributed tensors (distributed/tensor/_strategies.py)
     of_numbers = False  # where numbers stand for all tensors, the first is made one
     # The operators of Python that it is, `__add__` as "add"; one behind a minus takes its operands the other way round,
     # those with an "i" are in place.

@@ -70,7 +70,7 @@ _cholesky_ex = function_of(op(
                   error(RuntimeError, "linalg.cholesky: A must be batches of square matrices, but they are 2 by 3",
                         t(2, 3)),
                   error(RuntimeError, "linalg.cholesky: The input tensor A must have at least 2 dimensions.", t(3))),
-    batch=in_front, autocast=dict(cpu="float32"), kernels={"npu": "linalg.cholesky"}))
+    batch=in_front, autocast=dict(cpu="float32"), kernels={"npu": "linalg.cholesky"}, sharded="whole"))
 
 
 @composite("linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor", public="", aliases=("linalg.cholesky",),
@@ -82,7 +82,7 @@ def _linalg_cholesky(self, upper):
 
 
 @composite("cholesky(Tensor self, bool upper=False) -> Tensor", samples=cases(case(POSITIVE), case(POSITIVE, True)),
-           out=safely("cholesky"), aten=LEAF, autocast=dict(cpu="float32"))
+           out=safely("cholesky"), aten=LEAF, autocast=dict(cpu="float32"), sharded="whole")
 def _torch_cholesky(self, upper):
     warn_once("torch.cholesky is deprecated in favor of torch.linalg.cholesky and will be removed in a future "
               "PyTorch release.\nL = torch.cholesky(A)\nshould be replaced with\nL = torch.linalg.cholesky(A)\nand"
@@ -153,7 +153,7 @@ _lu_factor_ex = function_of(op(
                   error(RuntimeError, "torch.lu_factor: Expected tensor with 2 or more dimensions. Got size: [3]",
                         t(3)),
                   error(RuntimeError, "LU without pivoting is not implemented on the CPU", t(3, 3), pivot=False)),
-    batch=in_front))
+    batch=in_front, sharded="whole"))
 
 
 @composite("linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)", public="",
@@ -361,7 +361,7 @@ linalg_qr = function_of(op(
                   case(t(0, 3)),
                   error(RuntimeError, "unrecognized mode 'x'", t(3, 3), "x"),
                   error(RuntimeError, "must have at least 2 dimensions", t(3))), batch=in_front,
-    autocast=dict(cpu="float32")))
+    autocast=dict(cpu="float32"), sharded="whole"))
 
 
 @composite("qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)",

@@ -82,7 +82,8 @@ def _det_by_parts(A: Any) -> Any:
 
 
 _det_of = function_of(op("_linalg_det(Tensor A) -> Tensor", kernel=computes(_det_spec, lambda xp, A: xp.linalg.det(A)),
-                         grad=dict(A=_det_grad), public="", batch=in_front, decomposition=_det_by_parts))
+                         grad=dict(A=_det_grad), public="", batch=in_front, decomposition=_det_by_parts,
+                         sharded="whole"))
 _DETERMINANTS = cases(case(REGULAR), case(t(2, 3, 3)), case(t(0, 0)), case(t(2, 0, 0)),
                       error(RuntimeError, "must be batches of square matrices, but they are 2 by 3 matrices", t(2, 3)))
 
@@ -117,7 +118,7 @@ def _slogdet_grad(grads: tuple, A: Any, sign: Any) -> Any:
 _slogdet_of = function_of(op(
     "_linalg_slogdet(Tensor A, str name='linalg.slogdet') -> (Tensor sign, Tensor logabsdet)",
     kernel=computes(_slogdet_spec, lambda xp, A, name: tuple(xp.linalg.slogdet(A))), grad=dict(A=_slogdet_grad),
-    npu="aclnnSlogdet(A, sign, logabsdet)", public="", batch=in_front))
+    npu="aclnnSlogdet(A, sign, logabsdet)", public="", batch=in_front, sharded="whole"))
 
 
 @composite("linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", public="", aliases=("linalg.slogdet",),

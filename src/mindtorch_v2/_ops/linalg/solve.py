@@ -145,7 +145,7 @@ linalg_inv_ex = function_of(op(
     samples=cases(case(REGULAR), case(t(2, 3, 3, low=1.0, high=4.0)), case(t(0, 0)),
                   error(RuntimeError, "linalg.inv: A must be batches of square matrices", t(2, 3)),
                   error(RuntimeError, "linalg.inv: The input tensor A must have at least 2 dimensions.", t(3))),
-    batch=in_front, autocast=dict(cpu="float32"), kernels={"npu": "linalg.inverse"}))
+    batch=in_front, autocast=dict(cpu="float32"), kernels={"npu": "linalg.inverse"}, sharded="whole"))
 
 
 def _inverse(A: Any, name: str = "linalg.inv") -> Any:

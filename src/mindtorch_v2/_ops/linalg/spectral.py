@@ -78,7 +78,7 @@ def _eigh_by_parts(A: Any, UPLO: str, compute_v: bool) -> tuple[Any, Any]:
 _eigh_of = function_of(op(
     "_linalg_eigh(Tensor A, str UPLO='L', bool compute_v=True) -> (Tensor eigenvalues, Tensor eigenvectors)",
     kernel=computes(_eigh_spec, _eigh), grad=dict(A=_eigh_grad), public="", batch=in_front,
-   kernels={"cuda": "spectral.eigh"}, decomposition=_eigh_by_parts))
+   kernels={"cuda": "spectral.eigh"}, decomposition=_eigh_by_parts, sharded="whole"))
 
 
 @composite("linalg_eigh(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)", public="",
@@ -226,7 +226,7 @@ def _svd_grad(grads: tuple, U: Any, S: Any, Vh: Any) -> Any:
 linalg_svd_of = function_of(op(
     "_linalg_svd(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None) -> (Tensor U, Tensor S,"
     " Tensor Vh)", kernel=computes(_svd_spec, _svd), grad=dict(A=_svd_grad), public="", batch=in_front,
-   kernels={"cuda": "spectral.svd", "npu": "linalg.svd"}))
+   kernels={"cuda": "spectral.svd", "npu": "linalg.svd"}, sharded="whole"))
 
 
 @composite("linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)",

@@ -50,7 +50,8 @@ solve_triangular = function_of(op(
                   case(t(0, 0), t(0, 2), upper=True),
                   error(RuntimeError, "must be batches of square matrices", t(2, 3), t(3, 2), upper=True),
                   error(RuntimeError, "Incompatible shapes of A and B for the equation AX = B (3x3 and 4x2)", t(3, 3),
-                        t(4, 2), upper=True)), batch=matrices, out=FOUND, kernels={"npu": "linalg.solve_triangular"}))
+                        t(4, 2), upper=True)), batch=matrices, out=FOUND, kernels={"npu": "linalg.solve_triangular"},
+    sharded="whole"))
 
 
 def check_right_side(name: str, b: Any, A: Any, square: str = "") -> None:
@@ -116,7 +117,7 @@ _old_solve = function_of(op("_" + _OLD_ARGUMENTS, kernel=computes(_old_spec, _ol
                          case(t(3, 2), t(3, 3, low=1.0), True, True), case(t(3, 2), t(3, 3), False, False, True),
                          error(RuntimeError, "Incompatible matrix sizes for triangular_solve: each A matrix is 3 by 3 "
                                              "but each b matrix is 4 by 2", t(4, 2), t(3, 3))),
-           autocast=dict(cpu="float32"), aten=LEAF)
+           autocast=dict(cpu="float32"), aten=LEAF, sharded="whole")
 def _triangular_solve(self, A, upper, transpose, unitriangular):
     warn_once("torch.triangular_solve is deprecated in favor of torch.linalg.solve_triangularand will be removed i"
               "n a future PyTorch release.\ntorch.linalg.solve_triangular has its arguments reversed and does not "

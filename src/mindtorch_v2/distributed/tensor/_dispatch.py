@@ -12,7 +12,7 @@ from ._api import DTensor
 from ._local import LOCAL
 from ._redistribute import redistributed
 from ._spec import DTensorSpec, TensorMeta, meta_of
-from ._strategies import STRATEGIES, Call, Choice, pointwise, strided
+from ._strategies import Call, Choice, strategy_named, strided
 from .placement_types import Cut, Partial, Placement, Replicate
 
 _NUMBERS = frozenset(("_local_scalar_dense", "equal", "allclose", "is_nonzero", "is_same_size"))
@@ -45,7 +45,7 @@ def dispatch(func: Any, args: tuple, kwargs: dict[str, Any], *, handled: bool = 
         return _of_lists(func, args, kwargs)
     if "out" in kwargs:
         return _into(func, args, kwargs)
-    if _strategy(func) is None:
+    if not _sharded(func):
         written_as = _written_as(func)
         if written_as is not None:
             return written_as(*args, **kwargs)
@@ -58,7 +58,7 @@ def dispatch(func: Any, args: tuple, kwargs: dict[str, Any], *, handled: bool = 
         own = flat[i]._local_tensor if isinstance(flat[i], DTensor) else flat[i]
         flat[i] = redistributed(own, spec, brought.placements)
     local_args, local_kwargs = tree_unflatten(flat, structure)
-    run = LOCAL.get(name)
+    run = LOCAL.get(_sharded(func))
     made = (func(*local_args, **local_kwargs) if run is None else
             run(func, local_args, local_kwargs, plan.operands, plan.results))
     if func._operator.schema.writes:
@@ -98,7 +98,7 @@ def _plan(func: Any, args: tuple, kwargs: dict[str, Any], specs: Sequence[DTenso
     values = {a.name: args[i] if i < len(args) else kwargs.get(a.name, a.default)
               for i, a in enumerate(func._operator.schema.arguments)}
     writes = bool(func._operator.schema.writes)
-    call = Call(func._opname, [s.shape for s in specs], values, [m.shape for m in metas], 1, writes)
+    call = Call([s.shape for s in specs], values, [m.shape for m in metas], 1, writes)
     cuts = [any(isinstance(s.placements[dim], Cut) for s in specs) for dim in range(mesh.ndim)]
     chosen = []
     for dim in range(mesh.ndim):
@@ -141,13 +141,13 @@ def _on_meta(func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 
 @functools.cache
-def _strategy(func: Any) -> Callable | None:
-    found = STRATEGIES.get(func._opname)
-    if found is None and func._operator.schema.writes:
-        found = STRATEGIES.get(func._opname.removesuffix("_"))
-    if found is None and _is_pointwise(func):
-        found = pointwise
-    return found
+def _sharded(func: Any) -> str:
+    """The name of an operator's strategy; "" if it has none."""
+    declaration = func._operator.declaration
+    if declaration is None:
+        return ""
+    functional = declaration if declaration.inplace_of is None else declaration.inplace_of.declaration
+    return functional.sharded or functional.family.sharded
 
 
 @functools.cache
@@ -166,11 +166,10 @@ def _shown(specs: Sequence[DTensorSpec]) -> str:
 
 
 def _cheapest(func: Any, call: Call, specs: Sequence[DTensorSpec], dim: int) -> Choice:
-    strategy = _strategy(func)
-    if strategy is None:
+    if not _sharded(func):
         raise NotImplementedError(f"Operator {func} does not have a sharding strategy registered, for {_shown(specs)}. "
                                   "Redistribute its operands to Replicate() and use to_local().")
-    choices = strided(strategy, call, [s.placements[dim] for s in specs])
+    choices = strided(strategy_named(_sharded(func)), call, [s.placements[dim] for s in specs])
     if call.writes:
         choices = [c for c in choices if c.inputs[0] == specs[0].placements[dim]]
     priced = [(sum(_price(s, s.placements[dim], p) for s, p in zip(specs, c.inputs, strict=True)), at)
@@ -192,13 +191,6 @@ def _price(spec: DTensorSpec, now: Placement, then: Placement) -> float:
     if isinstance(then, Partial):
         return float("inf")
     return elements + 1 if isinstance(now, Cut) else 2 * elements + 1
-
-
-def _is_pointwise(func: Any) -> bool:
-    from ..._ops._declare.families import Pointwise
-
-    declaration = func._operator.declaration
-    return declaration is not None and isinstance(declaration.family, Pointwise)
 
 
 def _into(func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:

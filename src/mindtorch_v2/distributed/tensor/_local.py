@@ -43,11 +43,6 @@ def _viewed(func: Any, args: tuple, kwargs: dict[str, Any], operands: Sequence[D
     return args[0].reshape(local_shape(results[0]))
 
 
-def _empty_strided(func: Any, args: tuple, kwargs: dict[str, Any], operands: Sequence[DTensorSpec],
-                   results: Sequence[DTensorSpec]) -> Any:
-    return args[0].new_empty(local_shape(results[0]), **kwargs)
-
-
 def _counted(func: Any, args: tuple, kwargs: dict[str, Any], operands: Sequence[DTensorSpec],
              results: Sequence[DTensorSpec]) -> Any:
     args, kwargs = _with(func, args, kwargs, "N", args[0].shape[0])
@@ -68,6 +63,18 @@ def _filled(func: Any, args: tuple, kwargs: dict[str, Any], operands: Sequence[D
     whole = args[0].new_empty(operands[0].shape)
     func(whole, *args[1:], **kwargs)
     return args[0].copy_(_piece(whole, operands[0]))
+
+
+def _made_like(func: Any, args: tuple, kwargs: dict[str, Any], operands: Sequence[DTensorSpec],
+               results: Sequence[DTensorSpec]) -> Any:
+    names = func._operator.schema.names
+    if "generator" in names:
+        return _drawn_like(func, args, kwargs, operands, results)
+    if "stride" in names:
+        return args[0].new_empty(local_shape(results[0]), **kwargs)
+    if "size" in names:
+        return shaped("size")(func, args, kwargs, operands, results)
+    return func(*args, **kwargs)
 
 
 def _drawn_like(func: Any, args: tuple, kwargs: dict[str, Any], operands: Sequence[DTensorSpec],
@@ -163,20 +170,10 @@ def summed(local: Any, spec: DTensorSpec) -> Any:
     return local
 
 
-def _many(run: Local, names: str) -> dict[str, Local]:
-    return dict.fromkeys(names.split(), run)
-
-
+# By the strategy that declarations name.
 LOCAL: dict[str, Local] = {
-    **_many(_viewed, "view _unsafe_view reshape _reshape_alias"), "expand": shaped("size"),
-    **_many(shaped("input_sizes"), "select_backward slice_backward"),
-    **_many(shaped("size"), "new_zeros new_ones new_empty new_full"), "new_empty_strided": _empty_strided,
-    **_many(_counted, "native_group_norm native_group_norm_backward"),
-    **_many(_filled, "normal_ uniform_ bernoulli_ random_ exponential_ geometric_ log_normal_ cauchy_"),
-    **_many(_drawn_like, "rand_like randn_like randint_like _dropout_noise"), "native_dropout": _dropped,
-    "embedding": _embedded, "gather": _gathered,
-    **_many(_mean, """
-        mse_loss mse_loss_backward smooth_l1_loss smooth_l1_loss_backward huber_loss huber_loss_backward
-        soft_margin_loss soft_margin_loss_backward binary_cross_entropy binary_cross_entropy_backward"""),
-    "nll_loss_forward": _class_mean, "_nll_loss_backward": _class_mean_gradient,
-}
+    "viewed": _viewed, "expanded": shaped("size"), "untouched_backward": shaped("input_sizes"), "like": _made_like,
+    "drawn": _filled, "noise": _drawn_like, "dropped": _dropped, "normalised_groups": _counted,
+    "embedded": _embedded, "gathered": _gathered, "elementwise_loss": _mean, "class_loss": _class_mean,
+    "class_loss_gradient": _class_mean_gradient,
+}  # fmt: skip

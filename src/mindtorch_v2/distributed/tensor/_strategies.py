@@ -4,8 +4,12 @@ Most rules name the dimensions of the operands and of the results, as `einsum` d
 name may be cut, in all tensors that have it at once; tensors without it are whole, or, among the results, parts of a
 sum. A dimension without a name ("." or None) is never cut. A strategy is a function of the call that lists such
 choices; the one whose operands are cheapest to bring there is taken, for each dimension of the mesh by itself.
+
+Declarations of operators name theirs: `sharded="along"` is the function `along`, `sharded="product mk,kn->mn"` the one
+that `product` makes of that text.
 """
 
+import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
@@ -20,7 +24,6 @@ Names = Sequence[Hashable | None]  # of one tensor's dimensions
 class Call(NamedTuple):
     """An operator's call: the shapes of its tensors in order, its values by argument's name, shapes of its results."""
 
-    name: str
     shapes: list[tuple[int, ...]]
     values: dict[str, Any]
     results: list[tuple[int, ...]]
@@ -49,6 +52,13 @@ class Choice(NamedTuple):
 Strategy = Callable[[Call], list[Choice]]
 
 
+@functools.cache
+def strategy_named(text: str) -> Strategy:
+    """The strategy that a declaration names, with what it is made of after that."""
+    name, *given = text.split()
+    return globals()[name](*given) if given else globals()[name]
+
+
 def whole(call: Call) -> list[Choice]:
     return [Choice((R,) * len(call.shapes), (R,) * len(call.results))]
 
@@ -73,7 +83,7 @@ def strided(strategy: Strategy, call: Call, placements: Sequence[Placement]) -> 
     """A strategy's choices; where an operand has a piece of each of several pieces, also with such pieces."""
     found = strategy(call)
     for placement in placements:
-        if isinstance(placement, _StridedShard) and strategy not in _REGROUPING:
+        if isinstance(placement, _StridedShard) and strategy is not viewed:  # which cuts what were other dimensions
             found += [Choice(*(tuple(_like(p, placement) for p in side) for side in c)) for c in found
                       if Shard(placement.dim) in c.inputs]
             break
@@ -84,22 +94,8 @@ def _like(placement: Placement, cut: _StridedShard) -> Placement:
     return recut(cut, placement.dim) if isinstance(placement, Shard) else placement
 
 
-def product(text: str, lacking: Placement | None = P) -> Strategy:
-    """A product of two tensors by names of one letter; it is linear in both."""
-    given, made = text.split("->")
-
-    def strategy(call: Call) -> list[Choice]:
-        found = named(call, given.split(",")[: len(call.shapes)], made.split(","), lacking)
-        return [*found, Choice((P, R), (P,)), Choice((R, P), (P,))]
-
-    return strategy
-
-
 # elementwise ---------------------------------------------------------------------------------------------------------
 
-_ADDS = frozenset("add sub add_ sub_ neg clone detach _to_copy positive alias lift_fresh".split())
-_SCALES = frozenset("mul mul_ div div_".split())
-_KEEPS = ("clone", "detach", "_to_copy", "alias", "lift_fresh")
 KINDS = ("sum", "avg", "max", "min", "product")
 
 
@@ -110,20 +106,40 @@ def _aligned(shape: Sequence[int], wide: Sequence[int]) -> list[int | None]:
 
 
 def pointwise(call: Call) -> list[Choice]:
-    """Cut along any dimension of the result; sums of terms where the function is linear."""
+    """Cut along any dimension of the result."""
     wide = call.results[0]
-    found = named(call, [_aligned(own, wide) for own in call.shapes], [range(len(wide))] * len(call.results))
-    if call.name in _ADDS and (len(call.shapes) > 1 or call.name not in ("add", "sub", "add_", "sub_")):
+    return named(call, [_aligned(own, wide) for own in call.shapes], [range(len(wide))] * len(call.results))
+
+
+drawn = dropped = pointwise  # of numbers that are drawn for the whole tensor (_local.py)
+
+
+def terms(call: Call) -> list[Choice]:
+    """Sums of tensors: terms of the operands are terms of the result."""
+    found = pointwise(call)
+    if len(call.shapes) > 1 or "other" not in call.values:  # a number is not to be added by each process
         found.append(Choice((P,) * len(call.shapes), (P,)))
-        if len(call.shapes) > 1:
-            found.append(Choice((Partial("avg"),) * len(call.shapes), (Partial("avg"),)))
-    if call.name in _KEEPS:
-        found += [Choice((Partial(op),), (Partial(op),)) for op in KINDS[1:]]
-    if call.name in _SCALES:
-        found += [Choice((p, *([R] * (len(call.shapes) - 1))), (p,)) for p in (P, Partial("avg"))]
-        if call.name == "mul" and len(call.shapes) == 2:
-            found.append(Choice((R, P), (P,)))
+    if len(call.shapes) > 1:
+        found.append(Choice((Partial("avg"),) * len(call.shapes), (Partial("avg"),)))
     return found
+
+
+def kept(call: Call) -> list[Choice]:
+    """The tensor itself, or a copy: parts of any kind are parts of it."""
+    return pointwise(call) + [Choice((Partial(op),), (Partial(op),)) for op in KINDS]
+
+
+def scaled(call: Call) -> list[Choice]:
+    """Quotients, unless they are rounded: terms of the first operand are terms of the result."""
+    found = pointwise(call)
+    if call.values.get("rounding_mode") is None:
+        found += [Choice((p, *([R] * (len(call.shapes) - 1))), (p,)) for p in (P, Partial("avg"))]
+    return found
+
+
+def multiplied(call: Call) -> list[Choice]:
+    """Products of elements: terms of either operand are terms of the result."""
+    return scaled(call) + ([Choice((R, P), (P,))] if len(call.shapes) == 2 and not call.writes else [])
 
 
 def like(call: Call) -> list[Choice]:
@@ -150,44 +166,43 @@ def buffered(call: Call) -> list[Choice]:
 
 # reductions ----------------------------------------------------------------------------------------------------------
 
-# What the results of pieces are parts of; where there is nothing, what is reduced must be whole.
-_REDUCED: dict[str, str | None] = {
-    "sum": "sum", "mean": "avg", "amax": "max", "amin": "min", "max": "max", "min": "min", "any": "max", "all": "min",
-    "prod": "product", "nansum": "sum", "count_nonzero": "sum",
-    **dict.fromkeys("linalg_vector_norm var std var_mean std_mean logsumexp argmax argmin median nanmedian mode "
-                    "kthvalue aminmax".split()),
-}
-_LINEAR = frozenset(("sum", "mean"))
-
 
 def reduction(call: Call) -> list[Choice]:
-    """Cut along what stays; along what is reduced, each process gives a part of the result."""
+    """Cut along what stays."""
     shape = call.shapes[0]
     over = set(call.dims(len(shape)))
     keep = bool(call.values.get("keepdim"))
     left = [None if d in over else d for d in range(len(shape)) if keep or d not in over]
-    found = named(call, [range(len(shape))], [left] * len(call.results), None)
-    if len(call.results) == 1:
-        for dim in over:
-            how = _partial_of(call, shape[dim])
-            if how is not None and shape:
-                found.append(Choice((Shard(dim),), (how,)))
-    if call.name in _LINEAR:
-        found += [Choice((p,), (p,)) for p in (P, Partial("avg"))]
-    return found
+    return named(call, [range(len(shape))], [left] * len(call.results), None)
 
 
-def _partial_of(call: Call, length: int) -> Placement | None:
-    """What the results of pieces of a length are parts of."""
-    if call.name == "linalg_vector_norm":
+def folded(how: str, linear: str = "") -> Strategy:
+    """A reduction of which, along what is reduced, each process gives a part: `how` the parts are put together.
+
+    One that is `linear` gives terms for terms.
+    """
+
+    def strategy(call: Call) -> list[Choice]:
+        found, shape = reduction(call), call.shapes[0]
+        for dim in call.dims(len(shape)) if shape else ():
+            part = _part(how, call, shape[dim])
+            if part is not None:
+                found.append(Choice((Shard(dim),), (part,)))
+        return found + [Choice((p,), (p,)) for p in ((P, Partial("avg")) if linear else ())]
+
+    return strategy
+
+
+def _part(how: str, call: Call, length: int) -> Placement | None:
+    """What the results of pieces of a length are parts of; None where there must be no such pieces."""
+    if how == "norm":
         order = call.values.get("ord", 2)
-        return _NormPartial(order) if order not in (float("inf"), float("-inf")) else Partial(
-            "max" if order > 0 else "min") if _none_empty(length, call.size) else None
-    how = _REDUCED[call.name]
-    if how is None or how == "avg" and length % call.size:
+        if abs(order) != float("inf"):
+            return _NormPartial(order)
+        how = "max" if order > 0 else "min"
+    if how in ("max", "min") and not _none_empty(length, call.size) or how == "avg" and length % call.size:
         return None
-    return None if how in ("max", "min") and call.name not in ("any", "all") and not _none_empty(
-        length, call.size) else Partial(how)
+    return Partial({"or": "max", "and": "min"}.get(how, how))
 
 
 def _none_empty(length: int, size: int) -> bool:
@@ -205,6 +220,17 @@ def along(call: Call) -> list[Choice]:
 
 
 # products ------------------------------------------------------------------------------------------------------------
+
+
+def product(text: str) -> Strategy:
+    """A product of two tensors by names of one letter; it is linear in both."""
+    given, made = text.split("->")
+
+    def strategy(call: Call) -> list[Choice]:
+        found = named(call, given.split(",")[: len(call.shapes)], made.split(","))
+        return [*found, Choice((P, R), (P,)), Choice((R, P), (P,))]
+
+    return strategy
 
 
 def added(text: str) -> Strategy:
@@ -234,14 +260,13 @@ def _moved(call: Call, inputs: Names, outputs: Names) -> list[Choice]:
 def permuted(call: Call) -> list[Choice]:
     ndim = len(call.shapes[0])
     order = list(range(ndim))
-    if call.name == "t":
-        order.reverse()
-    elif call.name == "transpose":
-        one, other = call.values["dim0"] % max(ndim, 1), call.values["dim1"] % max(ndim, 1)
-        if ndim:
-            order[one], order[other] = order[other], order[one]
-    else:
+    if "dims" in call.values:
         order = [d % ndim for d in call.values["dims"]]
+    elif "dim0" not in call.values:  # a matrix
+        order.reverse()
+    elif ndim:
+        one, other = call.values["dim0"] % ndim, call.values["dim1"] % ndim
+        order[one], order[other] = order[other], order[one]
     return _moved(call, range(ndim), order)
 
 
@@ -295,10 +320,10 @@ def untouched(call: Call) -> list[Choice]:
     shape = call.shapes[0]
     at = call.dim(len(shape), 0)
     names: list[int | None] = [None if d == at else d for d in range(len(shape))]
-    kept = [d for d in names if d is not None] if call.name in ("select", "unbind") else names
-    if call.name == "slice" and call.results[0] == shape:
-        names = kept = [*range(len(shape))]
-    return _moved(call, names, kept)
+    if "step" in call.values and call.results[0] == shape:  # a slice that is the whole
+        names = [*range(len(shape))]
+    goes = any(len(one) < len(shape) for one in call.results)
+    return _moved(call, names, [d for d in names if d is not None] if goes else names)
 
 
 def unchanged(argument: str) -> Strategy:
@@ -317,7 +342,7 @@ def same_lengths(call: Call) -> list[Choice]:
     """Functions that leave dimensions alone whose length stays: padding, repeating, triangles of matrices."""
     before, after = call.shapes[0], call.results[0]
     pad = len(after) - len(before)
-    fixed = 2 if call.name in ("tril", "triu", "tril_", "triu_") else 0
+    fixed = 2 if "diagonal" in call.values else 0  # of a matrix
     names = [d if n == after[d + pad] and d < len(before) - fixed else None for d, n in enumerate(before)]
     return _moved(call, names, [*([None] * pad), *names])
 
@@ -327,7 +352,7 @@ def untouched_backward(call: Call) -> list[Choice]:
     wide = call.results[0]
     at = call.values["dim"] % len(wide)
     names = [None if d == at else d for d in range(len(wide))]
-    return _moved(call, [d for d in names if d is not None] if call.name == "select_backward" else names, names)
+    return _moved(call, [d for d in names if d is not None] if len(call.shapes[0]) < len(names) else names, names)
 
 
 def joined(call: Call) -> list[Choice]:
@@ -335,7 +360,7 @@ def joined(call: Call) -> list[Choice]:
     shape = call.results[0]
     at = call.dim(len(shape), 0)
     names = [None if d == at else d for d in range(len(shape))]
-    each = [d for d in names if d is not None] if call.name == "stack" else names
+    each = [d for d in names if d is not None] if max(map(len, call.shapes)) < len(shape) else names
     many = len(call.shapes)
     return named(call, [each if len(own) == len(each) else [] for own in call.shapes], [names]) + [
         Choice((p,) * many, (p,)) for p in (P, Partial("avg"))]
@@ -406,60 +431,49 @@ def normalised(call: Call) -> list[Choice]:
     return named(call, [names(s) for s in call.shapes], [names(s) for s in call.results])
 
 
-def filled(strategy: Strategy) -> Strategy:
-    """A strategy without the choices that leave processes without elements, of which some functions have no result."""
-
-    def chosen(call: Call) -> list[Choice]:
-        return [c for c in strategy(call) if all(
-            not isinstance(p, Shard) or _none_empty(own[p.dim], call.size)
-            for p, own in zip(c.inputs, call.shapes, strict=True))]
-
-    return chosen
+def _filled(choices: list[Choice], call: Call) -> list[Choice]:
+    """The choices that leave no process without elements, of which some functions have no result."""
+    return [c for c in choices if all(not isinstance(p, Shard) or _none_empty(own[p.dim], call.size)
+                                      for p, own in zip(c.inputs, call.shapes, strict=True))]
 
 
 def convolution(call: Call) -> list[Choice]:
     """Cut along the batch or, where all channels are one group, along the channels of the result."""
     out = "o" if call.values["groups"] == 1 else "."
-    return named(call, ["n", out, out][: len(call.shapes)], ["n" + out], None)
+    return _filled(named(call, ["n", out, out][: len(call.shapes)], ["n" + out], None), call)
 
 
 def convolution_gradients(call: Call) -> list[Choice]:
     out = "o" if call.values["groups"] == 1 else "."
     made = [name for name, wanted in zip(("n", out, out), call.values["output_mask"], strict=True) if wanted]
-    return named(call, ["n" + out, "n", out], made)
+    return _filled(named(call, ["n" + out, "n", out], made), call)
 
 
-def batched(leading: int, lacking: Placement | None = P) -> Strategy:
-    """Functions that are the same for each batch, or for each batch and channel (or head)."""
+def batched(leading: str) -> Strategy:
+    """Functions that are the same at each place of the leading dimensions; of all but the last if it is negative."""
 
     def strategy(call: Call) -> list[Choice]:
         shape = call.shapes[0]
+        first = shape[: int(leading)]
 
         def names(own: Sequence[int]) -> Names:
-            fits = len(own) >= max(2, leading)
-            return [d if fits and d < leading and _fits(own[d], shape[d], call.size) else None for d in range(len(own))]
+            return [d if len(own) > 1 and d < len(first) and own[d] == first[d] else None for d in range(len(own))]
 
-        every = [names(own) for own in call.shapes]
-        found = named(call, every, [names(one) for one in call.results], lacking)
-        return [c for c in found if all(isinstance(p, Shard) or len(own) < 2 or 1 in own[:leading] for p, own in
-                                        zip(c.inputs, call.shapes, strict=True)) or set(c.inputs) == {R}]
+        found = named(call, [names(own) for own in call.shapes], [names(one) for one in call.results], R)
+        return _filled([c for c in found if set(c.inputs) == {R} or all(
+            isinstance(p, Shard) or len(own) < 2 for p, own in zip(c.inputs, call.shapes, strict=True))], call)
 
     return strategy
 
 
-def _fits(own: int, first: int, size: int) -> bool:
-    """Whether two lengths are cut alike: as many, or (heads that share keys) both evenly."""
-    return own == first or own > 1 and own % size == 0 and first % size == 0
+normalised_groups = batched("1")
 
 
 def elementwise_loss(call: Call) -> list[Choice]:
-    """Losses of elements and their gradients; a process has its part of a sum."""
+    """Losses of elements; a process has its part of a sum."""
     if call.values.get("reduction", 1) == 0:
         return pointwise(call)
-    wide = call.shapes[-1]
-    names = [[] if at == 0 and call.name.endswith("_backward") else _aligned(own, wide)
-             for at, own in enumerate(call.shapes)]
-    return named(call, names, [_aligned(one, wide) for one in call.results])
+    return named(call, [_aligned(own, call.shapes[-1]) for own in call.shapes], [[]])
 
 
 def class_loss(call: Call) -> list[Choice]:
@@ -475,51 +489,3 @@ def class_loss_gradient(call: Call) -> list[Choice]:
         return whole(call)
     given = "n" if call.values["reduction"] == 0 else ""
     return named(call, [given, "n", ""][: len(call.shapes)], ["n"])
-
-
-def _many(strategy: Strategy, names: str) -> dict[str, Strategy]:
-    return dict.fromkeys(names.split(), strategy)
-
-
-STRATEGIES: dict[str, Strategy] = {
-    **_many(pointwise, """
-        clone detach alias _to_copy copy_ fill_ zero_ native_dropout native_dropout_backward where masked_fill
-        lift_fresh rsub normal_ uniform_ bernoulli_ random_ exponential_ geometric_ log_normal_ cauchy_ nan_to_num"""),
-    **_many(like, """
-        zeros_like ones_like empty_like full_like rand_like randn_like randint_like new_zeros new_ones new_empty
-        new_full new_empty_strided"""),
-    "_dropout_noise": noise, **_many(buffered, "log_sigmoid_forward log_sigmoid_backward"),
-    **_many(reduction, " ".join(_REDUCED)),
-    **_many(along, """
-        _softmax _log_softmax _softmax_backward_data _log_softmax_backward_data sort topk cumsum cumprod logcumsumexp
-        cummax cummin scatter scatter_add scatter_reduce index_add index_copy index_fill renorm"""),
-    "mm": product("mk,kn->mn"), "bmm": product("bmk,bkn->bmn"), "mv": product("mk,k->m"), "dot": product("k,k->"),
-    "vdot": product("k,k->"), "addmm": added("mk,kn->mn"), "baddbmm": added("bmk,bkn->bmn"), "addmv": added("mk,k->m"),
-    "addr": added("m,n->mn"), "addbmm": added("bmk,bkn->mn"),
-    **_many(permuted, "t transpose permute"), "unsqueeze": unsqueezed, "squeeze": squeezed, "expand": expanded,
-    **_many(viewed, "view _unsafe_view reshape _reshape_alias"),
-    **_many(untouched, "select slice narrow split split_with_sizes chunk unbind"),
-    **_many(unchanged("dims"), "flip roll"), **_many(same_lengths, "constant_pad_nd repeat tril triu"),
-    **_many(untouched_backward, "select_backward slice_backward"), **_many(joined, "cat stack"),
-    "index_select": index_selected, "gather": gathered, "index": indexed,
-    "embedding": embedded, "embedding_dense_backward": embedding_gradient,
-    **_many(normalised, "native_layer_norm native_layer_norm_backward _fused_rms_norm _fused_rms_norm_backward"),
-    **_many(filled(batched(1)), "native_group_norm native_group_norm_backward"),
-    "convolution": filled(convolution), "convolution_backward": filled(convolution_gradients),
-    **_many(filled(batched(2, R)), """
-        _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward
-        _scaled_dot_product_efficient_attention _scaled_dot_product_efficient_attention_backward
-        _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_backward
-        max_pool2d_with_indices max_pool2d_with_indices_backward avg_pool2d avg_pool2d_backward _adaptive_avg_pool2d
-        _adaptive_avg_pool2d_backward"""),
-    **_many(elementwise_loss, """
-        mse_loss mse_loss_backward smooth_l1_loss smooth_l1_loss_backward huber_loss huber_loss_backward
-        soft_margin_loss soft_margin_loss_backward binary_cross_entropy binary_cross_entropy_backward"""),
-    "nll_loss_forward": class_loss, "_nll_loss_backward": class_loss_gradient,
-    **_many(whole, """
-        index_put bernoulli multinomial _unique2 linalg_qr _linalg_svd _linalg_eigh linalg_inv_ex linalg_cholesky_ex
-        linalg_lu_factor_ex linalg_solve_triangular _linalg_det _linalg_slogdet triangular_solve cholesky diagonal
-        diagonal_backward diag_embed as_strided unfold unfold_backward searchsorted bucketize histc"""),
-}  # fmt: skip
-# Strategies that cut what were other dimensions before.
-_REGROUPING = frozenset((viewed,))
