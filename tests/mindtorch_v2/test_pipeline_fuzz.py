@@ -21,7 +21,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.mindtorch_v2.interpreted_kernels import Interpreted
 
 import mindtorch_v2 as torch
+from mindtorch_v2._pipeline import resizing
 from mindtorch_v2._pipeline import run as running
+from mindtorch_v2._pipeline.resizing import resized
 
 UNARY: dict[str, Callable] = {
     "exp": lambda a: (a * 0.1).exp(), "tanh": lambda a: a.tanh(), "neg": lambda a: -a, "abs": lambda a: a.abs(),
@@ -101,6 +103,8 @@ DRAWN_INTO: dict[str, Callable] = {
 }  # fmt: skip
 DEVICE = ["cpu"]  # where programs run
 SHAPES = [(3, 4), (3, 4), (3, 4), (4,), (3, 1), (), (4, 4), (2, 3, 4)]
+SIZES: dict[int, int] = {}  # what stands in the place of a size
+OTHER_SIZES = [{3: 5}, {4: 6}, {3: 4, 4: 7, 2: 3}]
 
 
 def program(source: random.Random, draws: bool | str = False) -> list[tuple]:
@@ -132,6 +136,7 @@ def leaves(seed: int) -> list[torch.Tensor]:
     pool = []
     for i, shape in enumerate(SHAPES):
         kind = torch.bfloat16 if (seed + i) % 7 == 0 else torch.float64 if (seed + i) % 11 == 0 else torch.float32
+        shape = tuple([SIZES.get(n, n) for n in shape])
         tensor = torch.tensor(source.standard_normal(shape)).to(kind).to(DEVICE[0])
         pool.append(tensor.requires_grad_((seed + i) % 3 == 0))
     return pool
@@ -204,6 +209,16 @@ def in_a_pipeline(statements: list[tuple], seed: int) -> tuple[list, list, list[
             held.append(run(earlier, seed))
     with torch.pipeline():
         return run(statements, seed)
+
+
+def after_other_sizes(statements: list[tuple], seed: int) -> tuple[list, list, list[str]]:
+    """What a program gives after it was recorded with tensors of other sizes, whose plan may serve these."""
+    for sizes in OTHER_SIZES[seed % 3], {}:
+        SIZES.clear()
+        SIZES.update(sizes)
+        with torch.pipeline():
+            result = run(statements, seed)
+    return result
 
 
 def compiled(statements: list[tuple], seed: int) -> tuple[list, list, list[str]]:
@@ -292,6 +307,18 @@ def test_programs_of_rows(interpreted: None) -> None:
     assert Interpreted.rows > before + 100
 
 
+@pytest.mark.parametrize("draws", [False, "rows"])
+def test_programs_after_other_sizes(interpreted: None, monkeypatch: pytest.MonkeyPatch, draws: bool | str) -> None:
+    """A plan that serves other sizes does what one made from nothing does."""
+    taken: list[Any] = []
+    monkeypatch.setattr(resizing, "resized", lambda *args: taken.append(resized(*args)) or taken[-1])
+    found = {
+        told(seed, draws): wrong for seed in range(2000, 2120) if (wrong := differences(seed, after_other_sizes, draws))
+    }
+    assert not found
+    assert sum(plan is not None for plan in taken) > 60
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--count", type=int, default=200)
@@ -299,6 +326,7 @@ def main() -> None:
     parser.add_argument("--compiled", action="store_true", help="with machine code; MINDTORCH_JIT=now compiles at once")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--under-compile", action="store_true", help="torch.compile in the place of torch.pipeline")
+    parser.add_argument("--sizes", action="store_true", help="after the same programs with tensors of other sizes")
     parser.add_argument("--draws", action="store_true", help="programs that take random numbers")
     parser.add_argument("--rows", dest="draws", action="store_const", const="rows", help="programs of whole rows")
     given = parser.parse_args()
@@ -308,7 +336,8 @@ def main() -> None:
     wrong = 0
     for seed in range(given.seed, given.seed + given.count):
         try:
-            found = differences(seed, compiled if given.under_compile else in_a_pipeline, given.draws)
+            way = after_other_sizes if given.sizes else compiled if given.under_compile else in_a_pipeline
+            found = differences(seed, way, given.draws)
         except Exception as error:
             found = [f"{type(error).__name__}: {error}"]
         if found:

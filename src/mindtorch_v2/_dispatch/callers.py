@@ -90,7 +90,7 @@ def compile_function(name: str, source: str, scope: dict[str, Any]) -> FunctionT
         exec(_compiled(source, filename), scope)
     else:
         declaration, label = operator.declaration, f"{operator.schema.base_name} {role}".rstrip()
-        exec(_placed(compile(source, declaration.file, "exec"), declaration.line, label), scope)
+        exec(_compiled_at(source, declaration.file, declaration.line, label), scope)
     return scope[name]
 
 
@@ -98,6 +98,12 @@ def compile_function(name: str, source: str, scope: dict[str, Any]) -> FunctionT
 def _compiled(source: str, filename: str) -> CodeType:
     """Code that is run in several scopes: the plans of one program for other sizes read alike."""
     return compile(source, filename, "exec")
+
+
+@functools.lru_cache(1024)
+def _compiled_at(source: str, filename: str, line: int, label: str) -> CodeType:
+    """As `_compiled`, on a line of a file: what is prepared for calls of an operator reads alike for many sizes."""
+    return _placed(compile(source, filename, "exec"), line, label)
 
 
 def _placed(code: CodeType, line: int, label: str) -> CodeType:

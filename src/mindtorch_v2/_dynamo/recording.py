@@ -256,7 +256,9 @@ def _tensors(trace: Trace) -> list[Tensor]:
 
 def _without_sizes(trace: Trace) -> tuple:
     """What PyTorch would have compiled once for all sizes."""
-    return (*(entry.operator.name for entry in trace.entries), *((str(a.dtype), a.ndim) for a in trace.layouts))
+    nodes, places = trace.node.path()
+    calls = [node.recipe.operator for node in nodes if node.recipe is not None]
+    return (*calls, *[place.layout.dtype for place in places], *[place.layout.ndim for place in places])
 
 
 # arguments, to tell what changed --------------------------------------------------------------------------------------

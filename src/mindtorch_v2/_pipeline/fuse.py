@@ -17,7 +17,7 @@ _HALVES = ("f16", "bf16")
 _CHEAP = 4  # what is rather computed twice than kept
 # Functions that wait for each other leave a processor idle, unless it has several elements to compute: in rows that are
 # long, so that few elements are left over.
-_INTERLEAVED, _COSTLY, _LONG = 4, 12, 256
+_INTERLEAVED, _COSTLY, LONG = 4, 12, 256
 
 
 class Operand(NamedTuple):
@@ -215,7 +215,7 @@ def kernel(
 
     Of the values in `sums`, arrays that follow the operands get the sum of each turn. `length` is that of a row.
     """
-    interleaved = _INTERLEAVED if body.cost >= _COSTLY and length >= _LONG and not sums else 0
+    interleaved = _INTERLEAVED if body.cost >= _COSTLY and length >= LONG and not sums else 0
     types = [_type(operand) for operand in operands]
     key = body.key, *types, *stored, *loaded, letters, len(stored), *sums, interleaved
     return _shared(key, body, lambda: _kernel(body, types, stored, loaded, letters, sums, interleaved))

@@ -20,7 +20,9 @@ class Step:
 
     kernel: Any = None
     group: Any = None  # how the kernel is launched (run.py)
+    form: Any = None  # what the kernel's geometry follows from (run.py)
     product: Any = None  # what multiplies, what it is given, and the result's layout (products.py)
+    multiplied: Any = None  # the product, and its parts
     bytes: int = 0
     flops: int = 0
     seconds: float | None = None

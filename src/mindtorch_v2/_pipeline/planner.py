@@ -7,6 +7,7 @@ may have been read before.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from .._core.geometry import contiguous_strides
@@ -14,8 +15,8 @@ from .._kernels import ir
 from .._kernels.pointwise import CHUNK
 from .fuse import Body, Operand, geometry, in_rows, kernel, of_rows, row_geometry, row_kernel, run_of
 from .plan import Plan, Step
-from .products import Matrix, join_products
-from .run import Group, Sum, function_of, memory_of
+from .products import Matrix, Part, Product, join_products
+from .run import Form, Group, Sum, function_of, memory_of
 from .trace import Entry, Free, Layout, Trace, Value, layout_of
 
 FUSED = ("cpu", "cuda")  # the devices that have kernels of groups
@@ -386,13 +387,9 @@ class _Planner:
         plan = self.plan
         entry = plan.entries[draft.entries[0]]
         if draft.product is not None:
-            return self._product(draft)
+            return product_step(plan, draft.entries, *draft.product)
         if draft.shape is None or len(draft.entries) == 1 and entry.recipe.expression is None:
-            results = [n for n in entry.results if n is not None]
-            step = Step("call", draft.entries, entry.operands(), results)
-            step.bytes = sum([plan.layouts[n].nbytes for n in (*step.inputs, *step.outputs)])
-            step.text = lambda: _call_text(entry)
-            return step
+            return call_step(plan, draft.entries)
         kept = []
         for memory, (place, name, number) in draft.content.items():
             if memory in draft.writes or memory in self.live or reads.get(memory, -1) > draft.index:
@@ -406,51 +403,29 @@ class _Planner:
         operands = [Operand(name, place.layout, offset[number]) for place, name, number in kept]
         operands += [Operand(name, place.layout, offset[number]) for place, (name, number) in loaded]
         stored, names = [name for _, name, _ in kept], [name for _, (name, _) in loaded]
-        sums = []
-        if draft.body.rows:
-            shape, stay = draft.shape, draft.stay
-            rows = [o._replace(layout=of_rows(o.layout, shape, stay)) if o.name in draft.body.rows else
-                    in_rows(o, shape, stay) for o in operands]  # fmt: skip
-            words, letters = row_geometry((*draft.shape[: draft.stay], math.prod(draft.shape[draft.stay :])), rows)
-            step.kind = "row"
-        elif draft.sums:
-            rows = [in_rows(o, draft.shape, draft.stay) for o in operands]
-            words, letters = row_geometry((*draft.shape[: draft.stay], math.prod(draft.shape[draft.stay :])), rows)
-            step.kind, sums = "reduction", [Sum(number, mean) for _, number, mean in draft.sums]
-            step.outputs += [number for _, number, _ in draft.sums]
-        else:
-            words, letters = geometry(draft.shape, operands, len(kept))
+        sums = [Sum(number, mean) for _, number, mean in draft.sums]
+        step.kind = "row" if draft.body.rows else "reduction" if sums else "pointwise"
+        step.outputs += [one.number for one in sums]
+        rows = frozenset(draft.body.rows)
+        words, letters = geometry_of(step.kind, draft.shape, draft.stay, rows, operands, len(kept))
         if draft.body.rows:
             step.kernel = row_kernel(draft.body, operands, stored, names, letters)
         else:
             summed = [name for name, _, _ in draft.sums]
             step.kernel = kernel(draft.body, operands, stored, names, letters, summed, int(words[0]))
-        arrays = [root[number] for _, _, number in kept] + [root[number] for _, (_, number) in loaded]
+        values = [number for _, _, number in kept] + [number for _, (_, number) in loaded]
+        arrays = [root[number] for number in values]
         frees = [draft.frees[int(name[1:])] for name in draft.body.numbers]
         launch = None
         if operands[0].layout.device.type == "cuda":
             launch = _launch(draft, operands, stored, names)
+        layouts = [o.layout for o in operands]
+        step.form = Form(stored + names, values, layouts, len(kept), draft.stay, rows, letters)
         reused = self._reused(draft, kept, reads) if launch is None and not draft.body.rows else {}
         step.group = Group(words, arrays, frees, draft.shape, [o.offset for o in operands], launch, sums, reused)
         step.bytes = sum([o.layout.nbytes for o in operands])
         step.flops = draft.body.cost * math.prod(draft.shape)
         step.text = lambda: _kernel_text(step.kernel)
-        return step
-
-    def _product(self, draft: Draft) -> Step:
-        """A product with what follows it, of which the last value is the result."""
-        plan, (product, parts, launch) = self.plan, draft.product
-        given = [product.left.number, product.right.number, *([] if product.bias is None else [product.bias])]
-        given += [part.operand.number if isinstance(part.operand, Matrix) else part.operand
-                  for part in parts if part.operand is not None]  # fmt: skip
-        calls = [plan.entries[at] for at in draft.entries]
-        made = calls[-1].results[0]
-        assert made is not None
-        step = Step("product", draft.entries, [n for n in given if n.__class__ is Value], [made])
-        step.product = (launch, given, plan.layouts[made])
-        step.bytes = sum([plan.layouts[n].nbytes for n in (*step.inputs, made)])
-        step.flops = 2 * product.work
-        step.text = lambda: "\n".join(map(_call_text, calls))
         return step
 
     def _reused(self, draft: Draft, kept: list, reads: dict[int, int]) -> dict[int, int]:
@@ -465,6 +440,42 @@ class _Planner:
                         and n not in draft.writes]
                 found |= {number: memory for number in [n for n in free if n not in found][:1]}
         return found
+
+
+def call_step(plan: Plan, entries: list[int]) -> Step:
+    """A call by the kernel that eager calls have."""
+    (at,) = entries
+    entry = plan.entries[at]
+    step = Step("call", entries, entry.operands(), [n for n in entry.results if n is not None])
+    step.bytes = sum([plan.layouts[n].nbytes for n in (*step.inputs, *step.outputs)])
+    step.text = lambda: _call_text(entry)
+    return step
+
+
+def product_step(plan: Plan, entries: list[int], product: Product, parts: list[Part], launch: Callable) -> Step:
+    """A product with what follows it, of which the last value is the result."""
+    given = [product.left.number, product.right.number, *([] if product.bias is None else [product.bias])]
+    given += [part.operand.number if isinstance(part.operand, Matrix) else part.operand
+              for part in parts if part.operand is not None]  # fmt: skip
+    calls = [plan.entries[at] for at in entries]
+    made = calls[-1].results[0]
+    assert made is not None
+    step = Step("product", entries, [n for n in given if n.__class__ is Value], [made])
+    step.product, step.multiplied = (launch, given, plan.layouts[made]), (product, parts)
+    step.bytes = sum([plan.layouts[n].nbytes for n in (*step.inputs, made)])
+    step.flops = 2 * product.work
+    step.text = lambda: "\n".join(map(_call_text, calls))
+    return step
+
+
+def geometry_of(kind: str, shape: tuple[int, ...], stay: int, rows: frozenset[str], operands: list[Operand],
+                stored: int) -> tuple[Any, str]:  # fmt: skip
+    """What a step's kernel is told of its arrays, and how elements of each follow each other."""
+    if kind == "pointwise":
+        return geometry(shape, operands, stored)
+    seen = [o._replace(layout=of_rows(o.layout, shape, stay)) if o.name in rows else in_rows(o, shape, stay)
+            for o in operands]  # fmt: skip
+    return row_geometry((*shape[:stay], math.prod(shape[stay:])), seen)
 
 
 def _is_contiguous(layout: Layout) -> bool:

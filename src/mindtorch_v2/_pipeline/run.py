@@ -75,6 +75,18 @@ class Group(NamedTuple):
     reused: dict[int, int]  # outputs that may take the memory of an input which nobody reads afterwards
 
 
+class Form(NamedTuple):
+    """What the geometry of a step's kernel follows from: values by the names that the kernel has, and how it runs."""
+
+    names: list[str]
+    values: list[int]
+    layouts: list[Layout]
+    stored: int  # the first of them, which are written
+    stay: int
+    rows: frozenset[str]  # names of values that rows have one of
+    letters: str  # how elements of each follow each other
+
+
 def last_uses(plan: Plan) -> dict[int, list[int]]:
     """The values, of those that a run makes and does not give, that are looked at for the last time, by step."""
     root, last = plan.places.root, {}
@@ -83,10 +95,10 @@ def last_uses(plan: Plan) -> dict[int, list[int]]:
             continue
         for number in (*step.inputs, *step.outputs):
             last[number] = last[root[number]] = at
-    kept = {root[n] for n in plan.outputs} | set(plan.outputs)
+    kept = {root[n] for n in plan.outputs}.union(plan.outputs, plan.inputs)
     found: dict[int, list[int]] = {}
     for number, at in last.items():
-        if number not in kept and number not in plan.inputs:
+        if number not in kept:
             found.setdefault(at, []).append(number)
     return found
 
@@ -124,6 +136,7 @@ class _Written:
         self.lines: list[str] = []
         self.made: set[int] = set(plan.inputs)
         self.stored: set[int] = set()
+        self.kernels: dict[tuple, Callable] = {}  # layers that are alike have the same
 
     def function(self) -> Callable[..., list[Any]]:
         plan = self.plan
@@ -233,7 +246,10 @@ class _Written:
 
     def _call(self, at: int, entry: Entry) -> list[str]:
         """Lines that run one entry by its kernel on tensors."""
-        self.scope[f"call{at}"] = _kernel(self.plan, entry)
+        key = (entry.recipe, *[self.plan.layouts[n] for n in entry.operands()])
+        if key not in self.kernels:
+            self.kernels[key] = _kernel(self.plan, entry)
+        self.scope[f"call{at}"] = self.kernels[key]
         arguments = []
         for i, value in enumerate(entry.arguments):
             if value.__class__ is Value:

@@ -31,7 +31,7 @@ def _takes(query: Any, *others: Any) -> bool:
 def _matrices(array: Any) -> Any:
     """(batch, heads, tokens, width), copied if the elements of a token are not neighbours."""
     made = array.reshape(-1, *array.shape[-3:]) if array.ndim > 3 else array[(None,) * (4 - array.ndim)]
-    size, tokens, width, (down, right) = made.itemsize, *made.shape[2:], made.strides[2:]
+    (tokens, width), (down, right), size = made.shape[2:], made.strides[2:], made.itemsize
     lies_well = tokens == 1 or down >= width * size and down % size == 0
     return made if lies_well and (right == size or width == 1) else np.ascontiguousarray(made)
 
