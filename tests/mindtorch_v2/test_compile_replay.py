@@ -764,3 +764,17 @@ def test_short_functions_and_hopeless_ones_are_called_as_they_are(monkeypatch):
         dynamo.reset()
         settled(run, x, times=1)
         assert run._region.replays is not None
+
+
+def test_calls_that_cannot_be_replayed_are_recorded_only_where_that_gains_something():
+    recorded = []
+
+    def program(x):
+        made = (x * 2 + 1).tanh().exp()
+        recorded.append(made._pending)  # which is why it cannot be replayed
+        return made
+
+    run = compiled(program)
+    for _ in range(10):
+        assert torch.equal(run(x), (x * 2 + 1).tanh().exp())
+    assert recorded[0] and not recorded[-1]

@@ -66,7 +66,7 @@ def call_compiled(region: "Region", fn: Callable, args: tuple, kwargs: dict[str,
         region.forget()
     if region.replays is not None and stance == "default":
         return region.replays(fn, args, kwargs)
-    return region.record(fn, args, kwargs, stance)
+    return region.record(fn, args, kwargs, stance, region.worth)
 
 
 @functools.cache
@@ -74,6 +74,32 @@ def _recording() -> type["Recording"]:
     from .recording import Recording
 
     return Recording
+
+
+class Worth:
+    """Whether recording calls is worth it, as far as those that were recorded tell."""
+
+    def __init__(self) -> None:
+        self.calls = 0  # that were recorded
+        self.eager_calls, self.pause = 0, _LOOKED_AGAIN  # calls to come that are not recorded; how many the next time
+
+    def learn(self, saved: float) -> None:
+        """Takes a recorded call into account, and the seconds that it saved."""
+        self.calls += 1
+        if self.calls >= _LOOKED_AT and saved <= 0:
+            self.eager_calls = self.pause
+            self.pause *= 2
+
+    def call(self, fn: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """One of the calls that are not recorded."""
+        self.eager_calls -= 1
+        if state.running:
+            return fn(*args, **kwargs)
+        state.running = True
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            state.running = False
 
 
 class Region:
@@ -97,14 +123,13 @@ class Region:
         self.kinds: dict[int, dict[Any, Any]] = {}  # likewise: the arguments that something was compiled for
         self.seen: set[Any] = set()
         self.limit_hit = False
-        self.calls = 0  # that were recorded
-        self.eager_calls, self.pause = 0, _LOOKED_AGAIN  # calls to come that are not recorded; how many the next time
+        self.worth = Worth()
         self.last: Recording | None = None
         self.replays: Any = None
         if self.settings.replays:
             from .._pipeline.replay import Replays
 
-            self.replays = Replays(self)
+            self.replays = Replays(self, Worth)
 
     def with_backend(self, backend: Any) -> "Region":
         """The same function for another backend."""
@@ -113,8 +138,8 @@ class Region:
             self.others[found] = Region(self.fn, self.settings._replace(backend=found, replays=False))
         return self.others[found]
 
-    def record(self, fn: Callable, args: tuple, kwargs: dict[str, Any], stance: str, needed: bool = False) -> Any:
-        """Calls the function, and runs what it does as few kernels: where that is worth it, or needed."""
+    def record(self, fn: Callable, args: tuple, kwargs: dict[str, Any], stance: str, worth: Worth | None = None) -> Any:
+        """Calls the function, and runs what it does as few kernels; notes whether that was worth it."""
         state.running = True
         try:
             if self.limit_hit and not self.keeps and self.settings.backend is None:
@@ -125,7 +150,7 @@ class Region:
             pipe.keeps = pipe.lines = pipe.timed = self.keeps
             with pipe:
                 result = fn(*args, **kwargs)
-            self._learn(pipe)
+            self._learn(pipe, worth)
             return result
         finally:
             state.running, state.pipe = False, None
@@ -147,17 +172,14 @@ class Region:
         self.last = None
         return Explanation(history, f"torch.compile({name})", [f"A graph ends: {r.reason}." for r in reasons])
 
-    def _learn(self, pipe: "Recording") -> None:
+    def _learn(self, pipe: "Recording", worth: Worth | None) -> None:
         """Keeps what a call was, and whether recording such calls is worth it."""
         self.last = pipe
         pipe.args, pipe.kwargs = (), {}
-        if not self.keeps and self.replays is None:
+        if not self.keeps and (self.replays is None or worth is not None):
             pipe.history, pipe.made = [], ()  # arrays, which nobody is to hold longer than eager would
-        if self.settings.backend is None and not self.settings.fullgraph:
-            self.calls += 1
-            if self.calls >= _LOOKED_AT and pipe.saved <= 0 and not self.keeps and self.replays is None:
-                self.eager_calls = self.pause
-                self.pause *= 2
+        if worth is not None and not self.keeps and self.settings.backend is None and not self.settings.fullgraph:
+            worth.learn(pipe.saved)
 
 
 def compiled(model: Any, settings: Settings) -> Any:
@@ -173,15 +195,9 @@ def compiled(model: Any, settings: Settings) -> Any:
     region = Region(fn, settings)
 
     def compile_wrapper(*args: Any, **kwargs: Any) -> Any:
-        if region.eager_calls and current_stance[0] is DEFAULT_STANCE and region.generation == generation[0]:
-            region.eager_calls -= 1
-            if state.running:
-                return fn(*args, **kwargs)
-            state.running = True
-            try:
-                return fn(*args, **kwargs)
-            finally:
-                state.running = False
+        worth = region.worth
+        if worth.eager_calls and current_stance[0] is DEFAULT_STANCE and region.generation == generation[0]:
+            return worth.call(fn, args, kwargs)
         return call_compiled(region, fn, args, kwargs)
 
     if hasattr(fn, "__name__"):

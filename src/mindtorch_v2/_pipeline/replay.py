@@ -34,11 +34,12 @@ _HELD_HERE = 3  # those to a tensor that is counted: a tuple's, a variable's, an
 class Replays:
     """The calls of a compiled function, replayed where they can be."""
 
-    def __init__(self, region: Any) -> None:
-        self.region = region
+    def __init__(self, region: Any, worth: Callable[[], Any]) -> None:
+        self.region, self.worth = region, worth  # what learns whether recording a kind of calls is worth it
         self.known: dict[tuple, Any] = {}  # a Replay, what the first recording Watched, or Refused
         self.refusals: dict[tuple, int] = {}
         self.recorded = 0  # calls that were not replayed
+        self.never = Refused("an argument or a mode", -1, _TRIED + 1, worth())
 
     def __call__(self, fn: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         tensors: list[Tensor] = []
@@ -46,7 +47,7 @@ class Replays:
             key: tuple = (ambient(), tuple(kwargs), key_of((*args, *kwargs.values()), tensors, {}))
             known = self.known.get(key)
         except NotGuarded:
-            known, key = _NEVER, ()
+            known, key = self.never, ()
         if known.__class__ is Replay:
             if known.surroundings.holds() and known.fetches() and not (known.backward and saving_hooks.users):
                 return known.run(tensors)
@@ -56,7 +57,10 @@ class Replays:
             self.region.replays = None  # until torch._dynamo.reset()
         if known.__class__ is Refused:
             if known.version == changes[0] or known.times > _TRIED:
-                return self.region.record(fn, args, kwargs, "default")
+                worth = known.worth
+                if worth.eager_calls:
+                    return worth.call(fn, args, kwargs)
+                return self.region.record(fn, args, kwargs, "default", worth)
         if len(self.known) >= _MOST:
             self.known.clear()
             self.refusals.clear()
@@ -69,7 +73,7 @@ class Replays:
         if watched is None:
             watched = Watched()
             with watched:
-                result = region.record(fn, args, kwargs, "default", needed=True)
+                result = region.record(fn, args, kwargs, "default")
             region.last = None
             self.known[key] = watched
             return result
@@ -80,11 +84,11 @@ class Replays:
                 raise NotGuarded("hooks run at the calls of all modules")
         except NotGuarded as refused:
             self._refuse(key, refused)
-            return region.record(fn, args, kwargs, "default")
+            return region.record(fn, args, kwargs, "default", self.known[key].worth)
         sources = [*tensors, *(tensor for tensor, _ in surroundings.tensors())]
         versions = [tensor._version if not tensor.is_inference() else 0 for tensor in sources]
         states, kept = _states(), [(tensor._array, tensor._grad, tensor._keys) for tensor in sources]
-        result = region.record(fn, args, kwargs, "default", needed=True)
+        result = region.record(fn, args, kwargs, "default")
         pipe, region.last = region.last, None
         try:
             now = _states()
@@ -102,7 +106,9 @@ class Replays:
 
     def _refuse(self, key: tuple, why: NotGuarded) -> None:
         self.refusals[key] = self.refusals.get(key, 0) + 1
-        self.known[key] = Refused(str(why), changes[0], self.refusals[key])
+        before = self.known.get(key)
+        worth = before.worth if before.__class__ is Refused else self.worth()
+        self.known[key] = Refused(str(why), changes[0], self.refusals[key], worth)
 
     def reasons(self) -> list[str]:
         """Why calls of some kinds are not replayed."""
@@ -120,9 +126,7 @@ class Refused(NamedTuple):
     why: str
     version: int  # of hooks and attributes of modules
     times: int
-
-
-_NEVER = Refused("an argument or a mode", -1, _TRIED + 1)
+    worth: Any  # whether it is worth recording them
 
 
 class Replay:
