@@ -21,6 +21,7 @@ class Backend:
     xp: Any = None  # the namespace that `array` functions compute over; None where there is none
     direct = False  # whether the array of a tensor is itself one of that namespace, NumPy's
     lookups: Any = None  # compiled functions that find plans of calls; None where there are none
+    views: Any = None  # compiled functions that make arrays of views; None where there are none
 
     # the devices -----------------------------------------------------------------------------------------------
 

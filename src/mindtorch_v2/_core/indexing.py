@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .._backends.interface import host
 from .._dispatch.callers import call_torch_function, is_of_pytorch, mixed_libraries
 from .._dispatch.keys import (
     CPU_MASK,
@@ -60,37 +61,19 @@ def _sees_no_graph(self: Tensor) -> bool:
 def getitem(self: Tensor, index: Any) -> Tensor:
     """The part of a tensor that an index names: a view where it is basic, a copy where tensors are in it."""
     kind = index.__class__
-    if kind is int or kind is slice or kind is tuple:
+    if kind is int or kind is slice or kind is tuple or index is None:
         keys = self._keys
         if unusual.threads:
             include, allow = modes.masks
             keys = (keys | include) & allow
         if keys == _PLAIN or (keys == _PLAIN_VIEW and not self._base._keys & REQUIRES_GRAD):  # type: ignore[union-attr]
-            array = self._array
-            if kind is int:
-                try:
-                    shown = array[index, ...]
-                except (IndexError, OverflowError):
-                    shown = None
-                if shown is not None:
-                    at = index if index >= 0 else index + array.shape[0]
-                    offset = self._offset + at * array.strides[0] if at else self._offset
-                    return tracked_view(self, shown, offset, _GETITEM, (index,))
-            elif kind is slice and index.step is None and array.size and array.ndim:
-                start, stop = index.start, index.stop
-                if start is None:
-                    start = 0
-                if start.__class__ is int and 0 <= start <= array.shape[0] and (stop is None or stop.__class__ is int):
-                    offset = self._offset + start * array.strides[0] if start else self._offset
-                    return tracked_view(self, array[index], offset, _GETITEM, (index,))
-            elif array.size:
-                offset = _basic_offset(array, (index,) if kind is slice else index)
-                if offset is not None:
-                    shown = array[index] if kind is slice or Ellipsis in index else array[(*index, ...)]
-                    return tracked_view(self, shown, self._offset + offset, _GETITEM, (index,))
-                dim = _place_of_none(index) if kind is tuple else None
-                if dim is not None and (dim < 0 or len(index) <= array.ndim + 1):
-                    return unsqueeze(self, dim)
+            found = _part(self._array, index)
+            if found is not None:
+                shown, distance = found
+                return tracked_view(self, shown, self._offset + distance, _GETITEM, (index,))
+            dim = _place_of_none(index) if kind is tuple and self._array.size else None
+            if dim is not None and (dim < 0 or len(index) <= self._array.ndim + 1):
+                return unsqueeze(self, dim)
     if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
         return call_torch_function(Tensor.__getitem__, [self], (self, index), {})
     if kind is int:
@@ -122,6 +105,43 @@ def _place_of_none(index: tuple) -> int | None:
     return place
 
 
+def _numpy_part(array: Any, index: Any) -> tuple[Any, int] | None:
+    """The part of an array that an index of numbers and slices names, and how many bytes after the array it begins."""
+    kind = index.__class__
+    if kind is int:
+        try:
+            shown = array[index, ...]
+        except (IndexError, OverflowError):
+            return None
+        return shown, (index if index >= 0 else index + array.shape[0]) * array.strides[0]
+    offset = _basic_offset(array, index if kind is tuple else (index,)) if array.size else None
+    if offset is None:
+        return None
+    return array[index] if kind is slice or Ellipsis in index else array[(*index, ...)], offset
+
+
+_early = 32  # indices before compiled code is loaded for them
+
+
+def _early_part(array: Any, index: Any) -> tuple[Any, int] | None:
+    """As `_numpy_part`, which compiled code takes over from in a program that goes on with indices."""
+    global _part, _early
+    _early -= 1
+    if _early <= 0:
+        _part, views = _numpy_part, host().views
+        if views is not None:
+            views.functions.when_loaded(_use_compiled)
+    return _numpy_part(array, index)
+
+
+def _use_compiled() -> None:
+    global _part
+    _part = host().views.functions.part
+
+
+_part = _early_part
+
+
 def _basic_offset(array: Any, index: tuple) -> int | None:
     """Bytes from an array's beginning to that of its part; None unless NumPy's view is PyTorch's and valid."""
     strides, shape = array.strides, array.shape
@@ -140,13 +160,13 @@ def _basic_offset(array: Any, index: tuple) -> int | None:
             offset += item * strides[d]
             d += 1
         elif kind is slice:
-            start, step = item.start, item.step
-            if d >= len(shape) or (step is not None and (step.__class__ is not int or step <= 0)):
+            start, stop, step = item.start, item.stop, item.step
+            if d >= len(shape) or (step is not None and (step.__class__ is not int or not 0 < step <= _MOST)):
                 return None
-            if item.stop is not None and item.stop.__class__ is not int:
+            if stop is not None and (stop.__class__ is not int or not _LEAST <= stop <= _MOST):
                 return None
             if start is not None:
-                if start.__class__ is not int:
+                if start.__class__ is not int or not _LEAST <= start <= _MOST:
                     return None
                 n = shape[d]
                 if start < 0:

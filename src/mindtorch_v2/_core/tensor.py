@@ -20,6 +20,7 @@ from .._dispatch.callers import call_bound, call_torch_function, calls_pytorch, 
 from .._dispatch.keys import (
     AUTOGRAD_MASK,
     BACKEND_MASK,
+    CPU_MASK,
     CUDA_MASK,
     FUNC_MASK,
     INFERENCE_MASK,
@@ -634,11 +635,15 @@ def alias(tensor: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], offs
     return made
 
 
+_BEYOND_CPU = ~(CPU_MASK | VIEW_MASK)
+
+
 def tracked_view(
     source: Tensor, array: Any, offset: int, operator: Operator, args: tuple, nr: int | None = None
 ) -> Tensor:
     """A tensor on an array that shows memory of `source`, which `operator(source, *args)` made; offset in bytes."""
-    if source._keys & INFERENCE_MASK:  # which keeps no track of views
+    keys = source._keys
+    if keys & INFERENCE_MASK:  # which keeps no track of views
         made = source._detached()
         made._array, made._offset = array, offset
         return made
@@ -655,10 +660,10 @@ def tracked_view(
         made._base, made._view_step = base, (source._view_step, operator, args, nr)
         if source._storage is not None:  # it may have been given another than its base's
             made._storage = source._storage
-    made._keys = source._keys & BACKEND_MASK | VIEW_MASK
+    made._keys = keys & BACKEND_MASK | VIEW_MASK
     if offset:
         made._offset = offset
-    if source._device is not CPU:
+    if keys & _BEYOND_CPU and source._device is not CPU:
         made._device = source._device
     if counter.value:
         made._edge_version = counter.value

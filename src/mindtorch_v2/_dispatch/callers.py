@@ -245,6 +245,19 @@ def _converts(argument: Argument) -> bool:
     return argument.is_list or argument.type in ("float", "Device")
 
 
+def _conversion(argument: Argument, strict: bool) -> list[str]:
+    """Lines of `_quick_check` that make something else of an argument; what a list holds is not looked at."""
+    name, kind = argument.name, {"int": "int", "float": "float", "bool": "bool"}.get(argument.type)
+    if not argument.is_list or argument.type == "Scalar" or kind is None:
+        return _quick_check(argument, strict)
+    lines = [f"if {name}.__class__ is not tuple{f' and {name} is not None' * argument.optional}:",
+             f"    if {name}.__class__ not in SEQUENCES: return __slow__",
+             f"    {name} = tuple({name})"]
+    if argument.size:
+        lines = [f"if {name}.__class__ is {kind}: {name} = ({name},) * {argument.size}", f"el{lines[0]}", *lines[1:]]
+    return lines
+
+
 def _key_lines(arguments: Sequence[Argument]) -> list[str]:
     """Lines that OR the tensors' keys into `keys`, in as few statements as can be."""
     plain = [a for a in arguments if a.type == "Tensor" and not a.optional and not a.is_list]
@@ -359,11 +372,11 @@ def _caller_source(operator: Operator, name: str, takes_out: bool, is_method: bo
     early = [a for a in others if operator.finder is not None and _converts(a)]  # plans are found by what they become
     restored = "".join(f"{a.name} = _written_{a.name}; " for a in early)
     for a in early:
-        body += [f"_written_{a.name} = {a.name}", *_quick_check(a, strict)]
+        body += [f"_written_{a.name} = {a.name}", *_conversion(a, strict)]
     keys = [f"    {line}" for line in _key_lines(schema.arguments)]
     resolve = ["try:", *keys, f"except AttributeError: {restored}return {slow}", *checks]
     for a in others:
-        resolve += _quick_check(a, strict) * (a not in early)
+        resolve += _quick_check(a, strict) * (a not in early or a.is_list)
     requested = next((a.name for a in schema.arguments if a.type == "Device"), None)
     if requested:
         resolve.append(f"keys = __device_keys__({requested}, keys)")

@@ -25,6 +25,8 @@ _FULL = slice(None)
 class PartView(View):
     """A view that may begin elsewhere: `part(ndarray, *arguments)` is NumPy's, with its offset in bytes; or None."""
 
+    moves_on = True
+
     def __init__(self, geometry: Callable, part: Callable) -> None:
         super().__init__(geometry, names={"part": part})
 

@@ -12,7 +12,7 @@ from ..._core.tensor import Tensor
 from ..._dispatch.registry import Operator
 from ..interface import Backend, named_kernel, parameters_of
 from . import onednn_kernels, xp
-from .jit import lookups, machine
+from .jit import lookups, machine, views
 
 _new = object.__new__
 
@@ -26,6 +26,10 @@ class CpuBackend(Backend):
     @property
     def lookups(self) -> Any:  # type: ignore[override]
         return lookups if machine.available() else None
+
+    @property
+    def views(self) -> Any:  # type: ignore[override]
+        return views if machine.available() else None
 
     def place(self, named: Any, args: Any) -> Any:
         return Tensor._device

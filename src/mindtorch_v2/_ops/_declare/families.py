@@ -38,10 +38,7 @@ from ..._core.elements import on_host
 from ..._core.planning import Unplannable
 from ..._core.tensor import Tensor, wrap, wrap_meta
 from ..._dispatch.callers import call_bound, compile_function
-from ..._dispatch.keys import (
-    BACKENDS,
-    DispatchKey,
-)
+from ..._dispatch.keys import BACKENDS, HOST_MASK, DispatchKey
 from ..._dispatch.registry import Lazy, Operator, refuse_mixed, registry
 from ..._dispatch.schema import NUMBERS, Schema
 from .out import CASTABLE, EXACT
@@ -123,6 +120,10 @@ class Family:
         The arguments, and what they make, are twins (plans.py). None where the kernel has to run.
         """
         return None
+
+    def kernel_for(self, operator: Operator, twins: tuple) -> Callable:
+        """What a plan calls with tensors that lie as these twins."""
+        return operator.lookup(HOST_MASK)
 
     @property
     def written(self) -> FunctionType | None:

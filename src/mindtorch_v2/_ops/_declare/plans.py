@@ -136,7 +136,8 @@ class Planned:
     would not have without plans belong to this module, so that levels in the stack are counted without them.
 
     Where there is a compiler, compiled code finds plans that were used before (`found`), in less time than a tuple of
-    shapes and strides takes. The operator's public functions ask it, too, once kernels have nothing to add (`ahead`).
+    shapes and strides takes. The operator's public functions ask it, too, once kernels have nothing to add (`ahead`);
+    a plan may have another form for these.
     """
 
     def __init__(
@@ -221,8 +222,8 @@ class Planned:
             return
         self.found[key] = plan
         operator, given = self.operator, _each(args)
-        if operator.table.get(HOST_MASK) in self.kernels and plan is not self.unplanned and any(map(_is_tensor, given)):
-            self.ahead[key] = plan
+        if operator.lookup(HOST_MASK) in self.kernels and plan is not self.unplanned and any(map(_is_tensor, given)):
+            self.ahead[key] = getattr(plan, "ahead", plan)
             if operator.finder is None:
                 operator.finder = self.lookups.finder(self.ahead, unless_recorded=True)
                 for rebuild in operator.rebuilds:
@@ -638,9 +639,10 @@ class _Writer:
         empty = any(isinstance(t, Tensor) and not t._array.size for t in _each((step.twins, step.made)))
         if not operator.schema.writes and self.shown.isdisjoint(slots) and not empty:
             call = operator.declaration.family.array_call(operator, step.twins, step.made)
-        form, function, args = "t", operator.lookup(HOST_MASK), step.args
         if call is not None:
             form, function, args = "a", call[0], tuple([step.args[i] for i in call[1]])
+        else:
+            form, function, args = "t", operator.declaration.family.kernel_for(operator, step.twins), step.args
         line = f"{self._constant(function)}({', '.join([self._as(form, value) for value in args])})"
         if slots and not known:
             for slot in slots:

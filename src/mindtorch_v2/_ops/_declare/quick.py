@@ -7,7 +7,15 @@ function) and `ufunc` (what that is when every other argument has its default, i
 
 from collections.abc import Sequence
 
-from ..._dispatch.keys import BACKEND_MASK, DUAL_MASK, INFERENCE_MASK, REQUIRES_GRAD, TORCH_DISPATCH_MASK, VIEW_MASK
+from ..._dispatch.keys import (
+    BACKEND_MASK,
+    DUAL_MASK,
+    HOST_MASK,
+    INFERENCE_MASK,
+    REQUIRES_GRAD,
+    TORCH_DISPATCH_MASK,
+    VIEW_MASK,
+)
 from ..._dispatch.schema import Argument
 
 
@@ -211,6 +219,84 @@ def planned_view_source(name: str, arguments: Sequence[Argument], key: str, *, s
         _nr += 1
     return tuple(_all)
 """
+
+
+def view_plan_source(name: str, arguments: Sequence[Argument], *, several: bool, by_place: bool) -> str:
+    """The function that prepares plans of a view: for one geometry, or several, that compiled code shows an array in.
+
+    `_given` are the arguments behind the first; `_step` is what leads to a view of a tensor that is none itself, and
+    `_kept` a type that geometries name. A plan has another one, `ahead`, for sources that were found to be plain.
+    """
+    first, names = arguments[0].name, ", ".join([a.name for a in arguments])
+    place = ", _begin=0, _length=0" * by_place
+    elsewhere = f"{first}._offset != _begin or {first}._shared_storage().nbytes() != _length" * by_place
+    lines = [f"def prepare(_given, _kept, _geometry, _distance=None, _step=None{place}):"]
+    for plan in (name, "ahead"):
+        leaving = [elsewhere, _unusual(first) * (plan == name)]
+        keys = f"{first}._keys & {BACKEND_MASK} | {VIEW_MASK}" if plan == name else str(HOST_MASK | VIEW_MASK)
+        body = [f"_base = {first}._base",
+                *[f"if {condition}: return general({names})" for condition in leaving if condition],
+                *(_several_planned(first, names, keys) if several else _one_planned(first, names, keys))]
+        lines += [f"    def {plan}({names}):", *["        " + line for line in body]]
+    return "\n".join([*lines, f"    {name}.ahead = ahead", f"    return {name}", ""])
+
+
+def _one_planned(first: str, names: str, keys: str) -> list[str]:
+    """Lines that show an array in one geometry."""
+    return [f"_shown = show(_geometry, {first}._array)",
+            f"if _shown is None: return general({names})",
+            "_made = new(Tensor)",
+            "_made._array = _shown",
+            *_of_source(first),
+            *_planned_fields(first, "None", keys),
+            f"if {_other_creation(first)}: _made._creation = creation_now({first})",
+            "return _made"]
+
+
+def _several_planned(first: str, names: str, keys: str) -> list[str]:
+    """Lines that show an array in several geometries."""
+    each = ["_made = new(Tensor)",
+            "_made._array = _all[_nr]",
+            *_planned_fields(first, "_nr", "_keys"),
+            "_made._creation = _creation",
+            "_all[_nr] = _made",
+            "_nr += 1"]
+    return [f"_array = {first}._array",
+            "_all = [show(_each[0], _array) for _each in _geometry]",
+            f"if _all[0] is None: return general({names})",
+            f"_creation = creation_now({first}, True) if {_other_creation(first)} else MULTI_OUTPUT",
+            *_of_source(first),
+            f"_keys, _nr = {keys}, 0",
+            "for _each, _distance, _step in _geometry:",
+            *["    " + line for line in each],
+            "return tuple(_all)"]
+
+
+def _other_creation(first: str) -> str:
+    """The condition that a view of a tensor is not made as views mostly are."""
+    return f"unusual.threads and not modes.grad_enabled or {first}._creation"
+
+
+def _of_source(first: str) -> list[str]:
+    """Lines that read what planned views take from their source."""
+    return [f"_counter = {first}._counter",
+            f"if _counter is None: _counter = {first}._counter = VersionCounter()",
+            f"_begins = {first}._offset"]
+
+
+def _planned_fields(first: str, nr: str, keys: str) -> list[str]:
+    """Lines that set the fields of a planned view."""
+    return ["_made._counter = _counter",
+            f"_made._keys = {keys}",
+            "if _base is None:",
+            f"    _made._base = {first}",
+            "    _made._view_step = _step",
+            "else:",
+            "    _made._base = _base",
+            f"    _made._view_step = ({first}._view_step, operator, _given, {nr})",
+            f"    if {first}._storage is not None: _made._storage = {first}._storage",
+            "if _distance or _begins: _made._offset = _begins + _distance",
+            "if _counter.value: _made._edge_version = _counter.value"]
 
 
 def _unusual(first: str) -> str:

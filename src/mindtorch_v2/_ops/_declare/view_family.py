@@ -7,18 +7,20 @@ import numpy as np
 
 from ..._autograd.node import VersionCounter
 from ..._autograd.views import MULTI_OUTPUT, WAKING, creation_now, wake
+from ..._backends.interface import host
 from ..._core.elements import is_host_array
 from ..._core.geometry import contiguous_strides
 from ..._core.planning import Unplannable, plans
 from ..._core.tensor import Tensor, tracked_view
 from ..._dispatch.callers import call_bound, compile_function
-from ..._dispatch.keys import BACKENDS, HOST, VIEW_MASK, DispatchKey, modes, unusual
+from ..._dispatch.keys import BACKENDS, HOST, HOST_MASK, VIEW_MASK, DispatchKey, modes, unusual
 from ..._dispatch.registry import Lazy, Operator
 from ..._dispatch.schema import Argument
 from .families import Family
-from .plans import checked_call, key_part, tried, twin_of
-from .quick import planned_view_source, view_source
+from .plans import Planned, Twin, can_be_planned, checked_call, key_part, tried, twin_of
+from .quick import planned_view_source, view_plan_source, view_source
 
+_MOST = 64  # views of one call whose geometries are remembered
 _ndarray = np.ndarray
 _new = object.__new__
 
@@ -31,10 +33,12 @@ class View(Family):
     `array(ndarray, *arguments)`, or an expression of the array `a` and the arguments, is the same by NumPy's own view
     functions, for operators that leave the offset: a shortcut, since a view should cost no more than its call. It may
     give None. Meta and CPU agree on every sample. `by_place` says that `geometry` looks where in its storage a tensor
-    begins, and how long that is.
+    begins, and how long that is. A family that `moves_on` is mostly called with other arguments each time, as a loop
+    over indices does, so that nothing is remembered of them.
     """
 
     is_view = True
+    moves_on = False
 
     def __init__(self, geometry: Callable, array: "Callable | str | None" = None, *, several: bool = False,
                  names: dict[str, Any] | None = None, by_place: bool = False) -> None:
@@ -136,17 +140,14 @@ class View(Family):
         def found_out(source: Tensor, args: tuple) -> tuple | None:
             array = source._array
             try:
-                made = (self.geometry(source, *args) if self.by_place else
-                        self._geometry_of_layout(twin_of((source, *args))))
+                made = self._known_geometries(twin_of((source, *args)), source)
             except Unplannable:
-                return None
-            if any(0 in shape for shape, *_ in (made if self.several else [made])) or len(made) > 64:
                 return None
             # Then it is a buffer for NumPy; a geometry by place may reach beyond it.
             own = array.flags.c_contiguous and array.dtype.isbuiltin == 1 and not self.by_place
             if self.several:
                 return own, array.dtype, made
-            return own, made[3] if len(made) > 3 else array.dtype, made[:3]
+            return own, made[0][3] if len(made[0]) > 3 else array.dtype, made[0][:3]
 
         scope = {
             "array_view": self.array, "operator": operator, "find": known.get, "remember": remember,
@@ -159,9 +160,56 @@ class View(Family):
             key += f", {arguments[0].name}._offset, {arguments[0].name}._shared_storage().nbytes()"
         kernel = compile_function(name, planned_view_source(name, arguments, key, several=self.several), dict(scope))
         expression = self._expression(arguments)
-        if expression is None:
+        if expression is not None:
+            kernel = compile_function(name, view_source(name, arguments, expression), {**scope, "general": kernel})
+        if self.moves_on or host().views is None or not can_be_planned(operator):
             return kernel
-        return compile_function(name, view_source(name, arguments, expression), {**scope, "general": kernel})
+        names = ", ".join(operator.schema.names)
+        make = self._maker(operator, {**scope, "general": kernel, "__opname__": f"{operator.name} plan"})
+        operator.plans = Planned(operator, make, 2, f"    return general({names})\n", {"general": kernel})
+        return operator.plans.kernel(forwards=True)
+
+    def _known_geometries(self, twins: Sequence[Any], source: Any) -> Sequence[Any]:
+        """The geometries of all views; Unplannable if not all that they follow from is known, or there are no elements.
+
+        `source` is the first argument, or its twin.
+        """
+        if self.by_place and source.__class__ is Twin:
+            raise Unplannable
+        made = self.geometry(source, *twins[1:]) if self.by_place else self._geometry_of_layout(twins)
+        each = made if self.several else [made]
+        if not each or len(each) > _MOST or any(0 in shape for shape, *_ in each):
+            raise Unplannable
+        return each
+
+    def kernel_for(self, operator: Operator, twins: tuple) -> Callable:
+        kernel = operator.lookup(HOST_MASK)
+        return kernel if operator.plans is None else operator.plans.make(twins)
+
+    def _maker(self, operator: Operator, scope: dict[str, Any]) -> Callable[[tuple], Callable]:
+        """What makes plans: functions that have compiled code show the array in a geometry that they know."""
+        views, arguments = host().views, operator.schema.arguments
+        source = view_plan_source(operator.schema.base_name, arguments, several=self.several, by_place=self.by_place)
+        prepare = compile_function("prepare", source, {**scope, "show": lambda geometry, array: None})
+        views.functions.when_loaded(lambda: prepare.__globals__.update(show=views.functions.show))
+
+        def make(args: tuple) -> Callable:
+            source, *given = args
+            try:
+                made = self._known_geometries(twin_of(args), source)
+            except Unplannable:
+                return scope["general"]
+            steps = [(None, operator, tuple(given), nr if self.several else None) for nr in range(len(made))]
+            shown = []
+            for (shape, strides, offset, *kind), step in zip(made, steps, strict=True):
+                kept = kind[0] if kind and kind[0] != source._array.dtype else None
+                shown.append((views.packed(shape, strides, offset, kept), offset, step))
+            if self.several:
+                return prepare(tuple(given), kept, shown)
+            place = (source._offset, source._shared_storage().nbytes()) if self.by_place else ()
+            return prepare(tuple(given), kept, *shown[0], *place)
+
+        return make
 
     def _expression(self, arguments: Sequence[Argument]) -> str | None:
         """The expression of NumPy's view and its offset."""

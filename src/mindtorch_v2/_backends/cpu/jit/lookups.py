@@ -10,7 +10,7 @@ Keys bring their own hash, which takes less time than Python's: bytes of these f
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...._dispatch.keys import CPU_MASK, DUAL_MASK, REQUIRES_GRAD, VIEW_MASK
@@ -398,26 +398,50 @@ end:
 !1 = !{{!"llvm.loop.vectorize.enable", i1 false}}
 """
 
-_addresses: dict[str, int] = {}
-_waiting: list[Callable[[], None]] = []  # called once the functions are there
+
+class Functions:
+    """Compiled functions that are loaded when somebody wants them."""
+
+    def __init__(self, ir: str, names: Sequence[str]) -> None:
+        self._ir, self._names = ir, names
+        self._addresses: dict[str, int] = {}
+        self._waiting: list[Callable[[], None]] = []  # called once the functions are there
+        self._made: dict[str, Callable[..., Any]] = {}
+
+    def when_loaded(self, use: Callable[[], None]) -> None:
+        """Calls `use` when the functions can be used: at once, or from another thread; never without a compiler."""
+        if self._addresses:
+            use()
+        elif machine.available():
+            self._waiting.append(use)
+            if os.environ.get("MINDTORCH_JIT") == "now":
+                self._loaded(machine.load(self._ir, self._names))
+            elif len(self._waiting) == 1:
+                machine.load_in_background(lambda: self._ir, self._names, self._loaded)
+
+    def _loaded(self, addresses: dict[str, int]) -> None:
+        self._addresses.update(addresses)
+        while self._waiting:
+            self._waiting.pop()()
+
+    def over(self, name: str, owner: Any) -> Callable[..., Any]:
+        """The function of this name, that stands on an object."""
+        return machine.callable_from(self._addresses[name], name, owner)
+
+    def __getattr__(self, name: str) -> Callable[..., Any] | None:
+        """The function of this name, that stands on nothing; None as long as it is not loaded."""
+        if name not in self._names:
+            raise AttributeError(name)
+        if name not in self._addresses:
+            return None
+        made = self._made.get(name)
+        if made is None:
+            made = self._made[name] = machine.callable_from(self._addresses[name], name)
+        return made
 
 
-def when_loaded(use: Callable[[], None]) -> None:
-    """Calls `use` when the functions below can be used: at once, or from another thread; never without a compiler."""
-    if _addresses:
-        use()
-    elif machine.available():
-        _waiting.append(use)
-        if os.environ.get("MINDTORCH_JIT") == "now":
-            _loaded(machine.load(_IR, _FUNCTIONS))
-        elif len(_waiting) == 1:
-            machine.load_in_background(lambda: _IR, _FUNCTIONS, _loaded)
-
-
-def _loaded(addresses: dict[str, int]) -> None:
-    _addresses.update(addresses)
-    while _waiting:
-        _waiting.pop()()
+_functions = Functions(_IR, _FUNCTIONS)
+when_loaded = _functions.when_loaded
 
 
 def finder(plans: dict[bytes, Any], *, unless_recorded: bool) -> Callable[..., Any]:
@@ -426,10 +450,10 @@ def finder(plans: dict[bytes, Any], *, unless_recorded: bool) -> Callable[..., A
     With `unless_recorded` it gives None, too, for tensors with other keys than the CPU's, as autograd's.
     """
     name = "find_unless_recorded" if unless_recorded else "find"
-    return machine.callable_from(_addresses[name], name, plans)
+    return _functions.over(name, plans)
 
 
 @functools.cache
 def key_of() -> Callable[..., bytes | None]:
     """The function that gives the key of its arguments."""
-    return machine.callable_from(_addresses["key"], "key")
+    return _functions.over("key", None)

@@ -32,7 +32,7 @@ _kept: list[Any] = []  # what machine code stands on; it is never unloaded
 
 
 def _ndarray_as_expected() -> bool:
-    """Whether the fields of an ndarray lie where compiled code reads them."""
+    """Whether the fields of an ndarray, and of its type, lie where compiled code reads them."""
     array = np.zeros((2, 3), np.float32)[:, 1:]
     fields = (ctypes.c_int64 * 9).from_address(id(array))
     if fields[2] != array.ctypes.data or fields[3] & 0xFFFFFFFF != array.ndim:
@@ -42,6 +42,7 @@ def _ndarray_as_expected() -> bool:
         (tuple(shape), tuple(strides)) == (array.shape, array.strides)
         and (fields[6], fields[7]) == (id(array.base), id(array.dtype))
         and fields[8] & 0xFFFFFFFF == array.flags.num
+        and (ctypes.c_int64 * 6).from_address(id(array.dtype))[5] == array.itemsize
     )
 
 
