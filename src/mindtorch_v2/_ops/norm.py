@@ -397,7 +397,7 @@ _rms_norm = function_of(op(
     kernels={"cpu": "norm.rms_norm", "cuda": "norm.rms_norm", "npu": "norm.rms_norm"},
     grad={"input, weight": _rms_norm_grad},
     public="", samples=cases(*_RMS_SAMPLES), decomposition=_rms_norm_by_parts, batch=decomposed,
-    aten=Aten(name="_fused_rms_norm"), node="MulBackward0"))
+    aten=Aten(name="_fused_rms_norm"), node="MulBackward0", in_rows="rms_norm"))
 
 
 @composite("rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",

@@ -13,7 +13,7 @@ from .._kernels.ir import Array, Node, cast, const
 from .._kernels.pointwise import CHUNK, _placed, cost, in_row, loop_over_rows, number, var, whole
 from .trace import Layout
 
-_HALVES = ("f16", "bf16")
+HALVES = ("f16", "bf16")
 _CHEAP = 4  # what is rather computed twice than kept
 # Functions that wait for each other leave a processor idle, unless it has several elements to compute: in rows that are
 # long, so that few elements are left over.
@@ -72,7 +72,7 @@ class Body:
         self._parts.append((name, expression, operands, numbers, kind))
         self._key.append((name, id(expression), *operands.items(), repr(numbers), kind))
         self.cost += cost_of(expression)
-        self.types[name] = "f32" if kind in _HALVES else kind
+        self.types[name] = "f32" if kind in HALVES else kind
 
     def _computed(self, name: str, expression: Any, operands: dict[int, str], numbers: dict[int, Any],
                   kind: str) -> ir.Set:  # fmt: skip
@@ -85,7 +85,7 @@ class Body:
             else:
                 placed[f"n{i}"] = const(float(value) if letter == "f64" else int(value), letter)
         value = cast(_placed(expression.node, placed), kind)
-        return ir.Set(name, cast(value, "f32") if kind in _HALVES else value)  # rounded as if it had been stored
+        return ir.Set(name, cast(value, "f32") if kind in HALVES else value)  # rounded as if it had been stored
 
     def fold(self, name: str, source: str, kind: str) -> Node:
         """Adds a value that a row has one of."""
@@ -105,10 +105,16 @@ class Body:
             self.rows.add(name)
         return self.held(name)
 
+    def rounded(self, name: str, made: str, kind: str | None) -> str:
+        """The name of a value as an array of a type holds it, which is added if that is another."""
+        if kind in HALVES:
+            self.hold(name, cast(cast(self.held(made), kind), "f32"))
+        return name if kind in HALVES else made
+
     def load(self, name: str, kind: str) -> None:
         """Adds a value that comes out of memory."""
         self._key.append((name, kind))
-        self.types[name] = "f32" if kind in _HALVES else kind
+        self.types[name] = "f32" if kind in HALVES else kind
 
 
 def cost_of(expression: Any) -> int:

@@ -20,6 +20,7 @@ from .run import Form, Group, Sum, function_of, memory_of
 from .trace import Entry, Free, Layout, Trace, Value, layout_of
 
 FUSED = ("cpu", "cuda")  # the devices that have kernels of groups
+ROWS = {"cpu": CHUNK, "cuda": 8192}  # those that have kernels of rows, and the most elements of one
 _MOST_ENTRIES, _MOST_ARRAYS = 48, 24  # of one kernel
 _MOST_SUMS = 4
 _SMALL = 1 << 18  # bytes
@@ -208,7 +209,8 @@ class _Planner:
         stay, kind = entry.recipe.fold if entry.recipe.row is None else (entry.recipe.row[0], "row")  # type: ignore[misc]
         length = math.prod(source.layout.shape[stay:])
         draft = self.last_write.get(source.memory)
-        if source.layout.device.type != "cpu" or not 1 < length <= CHUNK or draft is not None and draft.writes:
+        most = ROWS.get(source.layout.device.type, 0)
+        if not 1 < length <= most or draft is not None and draft.writes:
             return kind in ("sum", "mean") and self._summed(at, entry, source)
         operands = [Value(n) for n in entry.operands()]
         places = [self.place(n) for n in operands]
@@ -227,7 +229,7 @@ class _Planner:
             made = entry.recipe.row[1](draft.body, name, names)  # type: ignore[index]
         else:
             draft.body.fold(name, names[0], kind)
-            made = [name]
+            made = [draft.body.rounded(f"{name}_in0", name, ir.type_of(source.layout.dtype))]
         for number, name in zip(results, made, strict=True):
             place = self.place(number)
             draft.content[place.memory] = place, name, number
@@ -418,7 +420,7 @@ class _Planner:
         frees = [draft.frees[int(name[1:])] for name in draft.body.numbers]
         launch = None
         if operands[0].layout.device.type == "cuda":
-            launch = _launch(draft, operands, stored, names)
+            launch = _launch(draft, operands, stored, names, letters)
         layouts = [o.layout for o in operands]
         step.form = Form(stored + names, values, layouts, len(kept), draft.stay, rows, letters)
         reused = self._reused(draft, kept, reads) if launch is None and not draft.body.rows else {}
@@ -473,9 +475,13 @@ def geometry_of(kind: str, shape: tuple[int, ...], stay: int, rows: frozenset[st
     """What a step's kernel is told of its arrays, and how elements of each follow each other."""
     if kind == "pointwise":
         return geometry(shape, operands, stored)
-    seen = [o._replace(layout=of_rows(o.layout, shape, stay)) if o.name in rows else in_rows(o, shape, stay)
+    return row_geometry((*shape[:stay], math.prod(shape[stay:])), _seen_in_rows(shape, stay, rows, operands))
+
+
+def _seen_in_rows(shape: tuple[int, ...], stay: int, rows: frozenset[str], operands: list[Operand]) -> list[Operand]:
+    """Operands of a kernel of rows, with the elements of a row as one dimension."""
+    return [o._replace(layout=of_rows(o.layout, shape, stay)) if o.name in rows else in_rows(o, shape, stay)
             for o in operands]  # fmt: skip
-    return row_geometry((*shape[:stay], math.prod(shape[stay:])), seen)
 
 
 def _is_contiguous(layout: Layout) -> bool:
@@ -506,14 +512,19 @@ def _alike(one: Place, other: Place) -> bool:
     return same and _is_contiguous(a) and _is_contiguous(b)
 
 
-def _launch(draft: Draft, operands: list[Operand], stored: list[str], loaded: list[str]) -> Any:
+def _launch(draft: Draft, operands: list[Operand], stored: list[str], loaded: list[str], letters: str) -> Any:
     """The kernel on a GPU; False where the entries run one by one."""
-    from .._backends.cuda.groups import launch_of
+    from .._backends.cuda.groups import launch_of, row_launch_of
 
     if len(draft.entries) < 2:
         return False  # which has a kernel of its own
     assert draft.shape is not None
     try:
+        if draft.body.rows:
+            shape, stay = draft.shape, draft.stay
+            seen = _seen_in_rows(shape, stay, frozenset(draft.body.rows), operands)
+            whole = (*shape[:stay], math.prod(shape[stay:]))
+            return row_launch_of(draft.body, whole, seen, stored, loaded, letters) or False
         return launch_of(draft.body, draft.shape, operands, stored, loaded)
     except (ValueError, KeyError):
         return False

@@ -133,18 +133,20 @@ def _find_rows(recipe: Recipe, args: Sequence[Any]) -> None:
     """Notes how a call is computed row by row."""
     from .row_calls import row_of
 
-    recipe.row = row_of(recipe.operator, args)
+    recipe.row = row_of(recipe.operator, args, recipe.results)
     recipe.fails = recipe.fails and recipe.row is None
 
 
 def _fold(operator: Operator, args: Sequence[Any], results: Sequence[Layout | None]) -> tuple[int, str] | None:
     """How a sum, mean or max over the last dimensions of floats is one of parts; None for other calls."""
+    from .row_calls import kinds_of
+
     name = operator.declaration.in_rows
     if name not in FOLDS or results[0] is None:
         return None
     array, (_, dims, _, *rest) = args[0]._array, args
     kind = rest[0] if rest else None
-    if kind is not None or array.dtype != results[0].dtype or array.dtype.name not in ("float32", "float64"):
+    if kind is not None or array.dtype != results[0].dtype or array.dtype.name not in kinds_of(args[0]):
         return None
     over = sorted({d % array.ndim for d in dims}) if dims and array.ndim else list(range(array.ndim))
     stay = array.ndim - len(over)

@@ -3,28 +3,55 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._core.dtype import REDUCED
 from .._dispatch.registry import Operator
+from .._kernels import ir
 from .._kernels.ir import Node, cast, const
-from .fuse import Body
+from .fuse import HALVES, Body
+from .trace import Layout
 
 _KINDS = ("float32", "float64")
+_KINDS_OF = {"cuda": (*_KINDS, "float16", "bfloat16")}  # of devices that compute other types, too
+
+Row = tuple[int, Callable[[Body, str, Sequence[str]], list[str]]]  # the dimensions beside those of a row, and a writer
 
 
-def row_of(operator: Operator, args: Sequence[Any]) -> tuple[int, Callable] | None:
+def row_of(operator: Operator, args: Sequence[Any], results: Sequence[Layout | None]) -> Row | None:
     """The dimensions beside those of a row, and what writes a call down; None for other calls."""
     known = ROWS.get(operator.declaration.in_rows)
-    if known is None or args[0]._array.dtype.name not in _KINDS:
+    if known is None or args[0]._array.dtype.name not in kinds_of(args[0]):
         return None
-    return known(*args)
+    found = known(*args)
+    kinds = [ir.type_of(layout.dtype) for layout in results if layout is not None]
+    if found is None or not set(kinds).intersection(HALVES):
+        return found
+    stay, write = found
+    return stay, lambda body, name, operands: [
+        body.rounded(f"{name}_in{k}", made, kind)
+        for k, (made, kind) in enumerate(zip(write(body, name, operands), kinds, strict=True))
+    ]
+
+
+def kinds_of(tensor: Any) -> tuple[str, ...]:
+    """The types of which rows are computed where a tensor is."""
+    return _KINDS_OF.get(tensor._device.type, _KINDS)
 
 
 def _op(name: str, *args: Node) -> Node:
     return Node(name, args[0].type, args)
 
 
-def _softmax(self: Any, dim: int, dtype: Any) -> tuple[int, Callable] | None:
-    rank = self._array.ndim
-    if dtype is not None and dtype.np != self._array.dtype or not rank or dim % rank != rank - 1:
+def _fits(tensor: Any, array: Any) -> bool:
+    """Whether a parameter is of an array's type, or of float32 beside halves, which are computed in it."""
+    kind = array.dtype if tensor is None else tensor._array.dtype
+    return kind == array.dtype or array.dtype in REDUCED and kind.name == "float32"
+
+
+def _softmax(self: Any, dim: int, dtype: Any) -> Row | None:
+    array = self._array
+    if dtype is not None and dtype.np != array.dtype and (array.dtype not in REDUCED or dtype.np.name != "float32"):
+        return None
+    if not array.ndim or dim % array.ndim != array.ndim - 1:
         return None
 
     def write(body: Body, name: str, operands: Sequence[str]) -> list[str]:
@@ -34,10 +61,10 @@ def _softmax(self: Any, dim: int, dtype: Any) -> tuple[int, Callable] | None:
         body.hold(name, _op("div", body.held(f"{name}_exp"), total))
         return [name]
 
-    return rank - 1, write
+    return array.ndim - 1, write
 
 
-def _log_softmax(self: Any, dim: int, dtype: Any) -> tuple[int, Callable] | None:
+def _log_softmax(self: Any, dim: int, dtype: Any) -> Row | None:
     known = _softmax(self, dim, dtype)
     if known is None:
         return None
@@ -53,32 +80,44 @@ def _log_softmax(self: Any, dim: int, dtype: Any) -> tuple[int, Callable] | None
     return known[0], write
 
 
-def _layer_norm(input: Any, normalized_shape: Sequence[int], weight: Any, bias: Any, eps: float
-                ) -> tuple[int, Callable] | None:  # fmt: skip
+def _normalised(body: Body, name: str, apart: Node, parameters: Sequence[str], weighed: bool, eps: float) -> None:
+    """Adds what is apart from the middle of its row, in units of how far that is, times a weight, plus a bias."""
+    body.hold(f"{name}_square", _op("mul", apart, apart))
+    spread = body.fold(f"{name}_var", f"{name}_square", "mean")
+    root = _op("sqrt", _op("add", spread, const(eps, spread.type)))
+    made = _op("mul", apart, body.hold(f"{name}_scale", _op("div", const(1.0, spread.type), root)))
+    given = [cast(body.held(each), made.type) for each in parameters]
+    if weighed:
+        made = _op("mul", made, given.pop(0))
+    body.hold(name, _op("add", made, *given) if given else made)
+
+
+def _layer_norm(input: Any, normalized_shape: Sequence[int], weight: Any, bias: Any, eps: float) -> Row | None:
     array = input._array
-    stay = array.ndim - len(normalized_shape)
-    if any(t is not None and t._array.dtype != array.dtype for t in (weight, bias)):
+    if not _fits(weight, array) or not _fits(bias, array):
         return None
 
     def write(body: Body, name: str, operands: Sequence[str]) -> list[str]:
-        others = list(operands[1:])
         mean = body.fold(f"{name}_mean", operands[0], "mean")
         apart = body.hold(f"{name}_apart", _op("sub", body.held(operands[0]), mean))
-        body.hold(f"{name}_square", _op("mul", apart, apart))
-        spread = body.fold(f"{name}_var", f"{name}_square", "mean")
-        root = _op("sqrt", _op("add", spread, const(eps, spread.type)))
-        scale = body.hold(f"{name}_scale", _op("div", const(1.0, spread.type), root))
-        made = _op("mul", apart, scale)
-        if weight is not None:
-            made = _op("mul", made, cast(body.held(others.pop(0)), made.type))
-        if bias is not None:
-            made = _op("add", made, cast(body.held(others.pop(0)), made.type))
-        body.hold(name, made)
+        _normalised(body, name, apart, operands[1:], weight is not None, eps)
         return [name, f"{name}_mean", f"{name}_scale"]
 
-    return stay, write
+    return array.ndim - len(normalized_shape), write
 
 
-ROWS: dict[str, Callable[..., tuple[int, Callable] | None]] = {
-    "softmax": _softmax, "log_softmax": _log_softmax, "layer_norm": _layer_norm,
+def _rms_norm(input: Any, normalized_shape: Sequence[int], weight: Any, eps: float | None) -> Row | None:
+    array = input._array
+    if eps is None or weight is not None and weight._array.dtype != array.dtype:
+        return None
+
+    def write(body: Body, name: str, operands: Sequence[str]) -> list[str]:
+        _normalised(body, name, body.held(operands[0]), operands[1:], weight is not None, eps)
+        return [name, f"{name}_scale"]
+
+    return array.ndim - len(normalized_shape), write
+
+
+ROWS: dict[str, Callable[..., Row | None]] = {
+    "softmax": _softmax, "log_softmax": _log_softmax, "layer_norm": _layer_norm, "rms_norm": _rms_norm,
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
 import pytest
 from tests.mindtorch_v2 import test_pipeline_fuzz as fuzz
+from tests.mindtorch_v2 import test_row_groups as rows
 
 import mindtorch_v2 as torch
 
@@ -33,6 +34,75 @@ def test_a_chain_is_one_kernel(kind: torch.dtype) -> None:
     assert steps[0].group.launch
     for one, other in zip(eager, made, strict=True):
         assert torch.equal(one, other) and one.stride() == other.stride()
+
+
+@pytest.mark.parametrize("name", rows.PROGRAMS)
+@pytest.mark.parametrize("kind", rows.TOLERANCE, ids=str)
+@pytest.mark.parametrize("width", [3, 40, 129, 768, 4097])
+def test_rows_are_one_kernel(name: str, kind: torch.dtype, width: int) -> None:
+    """Norms, softmax and sums over rows with the work before and after them, and several results."""
+    given, program = [x.cuda() for x in rows.operands(width, kind)], rows.PROGRAMS[name]
+    expected = program(*given)
+    with torch.pipeline() as pipe:
+        made = program(*given)
+    steps = [step for step in pipe.history[-1][1].steps if step.kind != "view"]
+    if name != "planes" or width * 3 <= 8192:
+        assert [step.kind for step in steps] == ["row"] and steps[0].group.launch
+    for one, other in zip(expected, made, strict=True):
+        assert one.stride() == other.stride() and one.dtype is other.dtype
+        wide = one.double()
+        assert float((wide - other.double()).abs().max()) <= rows.TOLERANCE[kind] * float(wide.abs().max())
+
+
+@pytest.mark.parametrize("count", [1, 131, 3000])
+def test_rows_that_begin_anywhere_and_are_many(count: int) -> None:
+    whole, y = torch.randn(count * 264 + 1, device="cuda"), torch.randn(count, 264, device="cuda")
+    x = whole[1:].view(count, 264)
+    expected = rows.residual(x, y, None, None)
+    with torch.pipeline() as pipe:
+        made = rows.residual(x, y, None, None)
+    assert pipe.history[-1][1].steps[0].kind == "row"
+    for one, other in zip(expected, made, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_blocks_of_a_transformer(kind: torch.dtype) -> None:
+    nn = torch.nn
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.before, self.between = nn.LayerNorm(48), nn.RMSNorm(48)
+            self.mix, self.widen, self.narrow = nn.Linear(48, 144), nn.Linear(48, 100), nn.Linear(100, 48)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            q, k, v = self.mix(self.before(x)).view(*x.shape[:2], 3, 3, 16).permute(2, 0, 3, 1, 4).unbind(0)
+            y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + y.transpose(1, 2).reshape(x.shape)
+            return x + self.narrow(nn.functional.gelu(self.widen(self.between(x))))
+
+    torch.manual_seed(0)
+    model = nn.Sequential(*[Block() for _ in range(3)]).to("cuda", kind)
+    x = torch.randn(2, 19, 48, device="cuda", dtype=kind)
+
+    def run() -> list:
+        leaf = x.detach().requires_grad_()
+        made = model(leaf)
+        return [made.detach(), *torch.autograd.grad(made.float().square().mean(), [leaf, *model.parameters()])]
+
+    expected = run()
+    with torch.pipeline() as pipe:
+        made = run()
+    assert sum(step.kind == "row" for step in pipe.history[-1][1].steps) >= 5
+    tolerance = 2e-5 if kind is torch.float32 else 3e-2
+    for one, other in zip(expected, made, strict=True):
+        assert float((one - other).abs().max()) <= tolerance * float(one.abs().max())
+    with torch.no_grad():
+        compiled = torch.compile(model, mode="reduce-overhead")
+        for _ in range(5):
+            result = compiled(x)
+    assert float((expected[0] - result).abs().max()) <= tolerance * float(result.abs().max())
 
 
 def test_writes_and_backward() -> None:

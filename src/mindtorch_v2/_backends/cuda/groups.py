@@ -9,7 +9,8 @@ from ..._core.geometry import collapsed
 from ..._kernels import cuda, ir
 from .array import layout_of, quick_empty
 from .fuse import _HEAD
-from .launch import Launch, compiled
+from .launch import PACKS, Launch, compiled, longs
+from .row_groups import dealt, row_source
 from .special import source_of
 
 _THREADS, _RANK = 256, 8
@@ -48,8 +49,35 @@ def launch_of(body: Any, shape: Sequence[int], operands: Sequence[Any], stored: 
         words = [*sizes, *(s for own in strides for s in own)]
         fixed.append((ctypes.c_longlong * len(words))(*words))
         text, per_thread = _strided_source(body, operands, stored, loaded, len(sizes)), 1
-    letters = "q" * len(operands) + "".join("d" if kind == "f64" else "q" for kind in body.numbers.values())
-    return Launch(compiled(text, "group"), letters, (-(-count // (_THREADS * per_thread)),), (_THREADS,), fixed)
+    grid = (-(-count // (_THREADS * per_thread)),)
+    return Launch(compiled(text, "group"), _letters(body, operands), grid, (_THREADS,), fixed)
+
+
+def row_launch_of(body: Any, shape: Sequence[int], operands: Sequence[Any], stored: Sequence[str],
+                  loaded: Sequence[str], letters: str) -> Launch | None:  # fmt: skip
+    """The same for a body with values of rows, which are the last dimension; None where they are too long.
+
+    Layouts of operands have the shape, with letters as `row_geometry` gives them.
+    """
+    *outer, width = shape
+    wide = [o.layout.dtype.itemsize for o, letter in zip(operands, letters, strict=True) if letter == "1"]
+    rows = dealt(math.prod(outer), width, min(wide, default=4))
+    if rows is None:
+        return None
+    sizes, strides = collapsed(range(len(outer) - 1, -1, -1), outer, [o.layout.strides[:-1] for o in operands])
+    if len(sizes) > _RANK:
+        raise ValueError("too many dimensions for one kernel")
+    spread = [s // o.layout.dtype.itemsize for o, own in zip(operands, strides, strict=True) for s in own]
+    words = [*sizes, *spread]
+    types = [cuda.C_TYPES[ir.TYPES[o.layout.dtype.name]] for o in operands]
+    text = PACKS + row_source(body, types, stored, loaded, letters, len(sizes), rows)
+    fixed = [*longs(math.prod(outer), width), (ctypes.c_longlong * len(words))(*words)]
+    return Launch(compiled(text, "row_group"), _letters(body, operands), (rows.grid,), rows.block, fixed)
+
+
+def _letters(body: Any, operands: Sequence[Any]) -> str:
+    """What the slots of a launch hold: addresses, then numbers."""
+    return "q" * len(operands) + "".join("d" if kind == "f64" else "q" for kind in body.numbers.values())
 
 
 def _function(body: Any, stored: Sequence[str], loaded: Sequence[str]) -> str:
