@@ -5,6 +5,8 @@ fitted for the smallest largest error on the interval that is left after the red
 stand from the constant term upwards.
 """
 
+from typing import Any, NamedTuple
+
 from ..language import as_float32, as_float64, as_int, copysign, exp, expm1, fma, function
 from .common import polynomial
 
@@ -12,8 +14,7 @@ from .common import polynomial
 ROUND_F32, ROUND_BITS_F32 = 12582912.0, 0x4B400000
 ROUND_F64, ROUND_BITS_F64 = 6755399441055744.0, 0x4338000000000000
 LOG2_E = 1.4426950408889634
-LN2_F32, LN2_REST_F32 = 0.6931472, -1.9046542e-09
-LN2_F64, LN2_REST_F64 = 0.6931471805599453, 2.3190468138462996e-17
+LN2_F64 = 0.6931471805599453
 
 # (exp(r) - 1 - r) / r**2 for |r| <= log(2) / 2, relative to exp(r), then relative to expm1(r)
 EXP_F32 = (0.49999997, 0.16666523, 0.041667104, 0.008369203, 0.0013921009)
@@ -31,18 +32,36 @@ EXP2_F64 = (0.6931471805599453, 0.24022650695910072, 0.055504108664821736, 0.009
             7.054814841830931e-09, 4.4572439020415593e-10, 2.5855194098327163e-11)  # fmt: skip
 
 
-@function
-def scaled_f32(x, n):
-    """x * 2**n for -252 <= n <= 254, with gradual underflow."""
-    half = n >> 1
-    return x * as_float32((half + 127) << 23) * as_float32((n - half + 127) << 23)
+class _Width(NamedTuple):
+    """What the functions of numbers of one width differ in."""
+
+    as_float: Any
+    bias: int
+    digits: int
+    round: float
+    round_bits: int
+    ln2: float
+    ln2_rest: float
+    exp: tuple[float, ...]
+    expm1: tuple[float, ...]
+    exp2: tuple[float, ...]
+    # The arguments beyond which results are 0 (or -1) and infinite.
+    of_exp: tuple[float, float]
+    of_expm1: tuple[float, float]
+    of_exp2: tuple[float, float]
+
+
+_F32 = _Width(as_float32, 127, 23, ROUND_F32, ROUND_BITS_F32, 0.6931472, -1.9046542e-09, EXP_F32, EXPM1_F32, EXP2_F32,
+              of_exp=(-105.0, 90.0), of_expm1=(-20.0, 89.5), of_exp2=(-151.0, 129.0))  # fmt: skip
+_F64 = _Width(as_float64, 1023, 52, ROUND_F64, ROUND_BITS_F64, LN2_F64, 2.3190468138462996e-17, EXP_F64, EXPM1_F64,
+              EXP2_F64, of_exp=(-746.0, 711.0), of_expm1=(-40.0, 710.6), of_exp2=(-1076.0, 1025.0))  # fmt: skip
 
 
 @function
-def scaled_f64(x, n):
-    """x * 2**n for -2044 <= n <= 2046, with gradual underflow."""
-    half = n >> 1
-    return x * as_float64((half + 1023) << 52) * as_float64((n - half + 1023) << 52)
+def bounded(x, limits):
+    """The number, or the limit that it is beyond."""
+    above = limits[1] if x > limits[1] else x
+    return limits[0] if x < limits[0] else above
 
 
 @function
@@ -54,90 +73,6 @@ def exp2_normal_f32(x):
 
 
 @function
-def exp_f32(x):
-    """e**x."""
-    bounded = 90.0 if x > 90.0 else x
-    bounded = -105.0 if x < -105.0 else bounded
-    rounded = fma(bounded, LOG2_E, ROUND_F32)
-    n = rounded - ROUND_F32
-    r = fma(n, -LN2_REST_F32, fma(n, -LN2_F32, bounded))
-    power = fma(r * r, polynomial(r, EXP_F32), r) + 1.0
-    return scaled_f32(power, as_int(rounded) - ROUND_BITS_F32)
-
-
-@function
-def exp_f64(x):
-    """e**x."""
-    bounded = 711.0 if x > 711.0 else x
-    bounded = -746.0 if x < -746.0 else bounded
-    rounded = fma(bounded, LOG2_E, ROUND_F64)
-    n = rounded - ROUND_F64
-    r = fma(n, -LN2_REST_F64, fma(n, -LN2_F64, bounded))
-    power = fma(r * r, polynomial(r, EXP_F64), r) + 1.0
-    return scaled_f64(power, as_int(rounded) - ROUND_BITS_F64)
-
-
-@function
-def exp2_f32(x):
-    """2**x."""
-    bounded = 129.0 if x > 129.0 else x
-    bounded = -151.0 if x < -151.0 else bounded
-    rounded = bounded + ROUND_F32
-    r = bounded - (rounded - ROUND_F32)
-    return scaled_f32(fma(r, polynomial(r, EXP2_F32), 1.0), as_int(rounded) - ROUND_BITS_F32)
-
-
-@function
-def exp2_f64(x):
-    """2**x."""
-    bounded = 1025.0 if x > 1025.0 else x
-    bounded = -1076.0 if x < -1076.0 else bounded
-    rounded = bounded + ROUND_F64
-    r = bounded - (rounded - ROUND_F64)
-    return scaled_f64(fma(r, polynomial(r, EXP2_F64), 1.0), as_int(rounded) - ROUND_BITS_F64)
-
-
-@function
-def expm1_quarter_f32(x):
-    """(e**x - 1) / 4, which is finite where sinh is."""
-    bounded = 89.5 if x > 89.5 else x
-    bounded = -20.0 if x < -20.0 else bounded
-    rounded = fma(bounded, LOG2_E, ROUND_F32)
-    n = rounded - ROUND_F32
-    r = fma(n, -LN2_REST_F32, fma(n, -LN2_F32, bounded))
-    power = fma(r * r, polynomial(r, EXPM1_F32), r)
-    quarter = as_float32((as_int(rounded) - (ROUND_BITS_F32 - 125)) << 23)
-    return fma(power, quarter, quarter - 0.25)
-
-
-@function
-def expm1_quarter_f64(x):
-    """(e**x - 1) / 4, which is finite where sinh is."""
-    bounded = 710.6 if x > 710.6 else x
-    bounded = -40.0 if x < -40.0 else bounded
-    rounded = fma(bounded, LOG2_E, ROUND_F64)
-    n = rounded - ROUND_F64
-    r = fma(n, -LN2_REST_F64, fma(n, -LN2_F64, bounded))
-    power = fma(r * r, polynomial(r, EXPM1_F64), r)
-    quarter = as_float64((as_int(rounded) - (ROUND_BITS_F64 - 1021)) << 52)
-    return fma(power, quarter, quarter - 0.25)
-
-
-@function
-def expm1_f32(x):
-    """e**x - 1."""
-    value = 4.0 * expm1_quarter_f32(x)
-    return value if abs(x) > 1e-17 else x
-
-
-@function
-def expm1_f64(x):
-    """e**x - 1."""
-    value = 4.0 * expm1_quarter_f64(x)
-    return value if abs(x) > 1e-17 else x
-
-
-@function
 def sinh_of(x, quarter):
     """Hyperbolic sine, where (e**|x| - 1) / 4 is known."""
     y, half = abs(x), 2.0 * quarter
@@ -146,34 +81,67 @@ def sinh_of(x, quarter):
     return copysign(value, x) if y > 1e-17 else x
 
 
-@function
-def sinh_f32(x):
-    """Hyperbolic sine."""
-    return sinh_of(x, expm1_quarter_f32(abs(x)))
+def _functions(width: _Width) -> tuple[function, ...]:
+    """The functions of numbers of a width."""
+
+    @function
+    def scaled(x, n):
+        """x * 2**n for -2 * bias + 2 <= n <= 2 * bias, with gradual underflow."""
+        half = n >> 1
+        bias, digits = width.bias, width.digits
+        return x * width.as_float((half + bias) << digits) * width.as_float((n - half + bias) << digits)
+
+    @function
+    def exp(x):
+        """e**x."""
+        y = bounded(x, width.of_exp)
+        rounded = fma(y, LOG2_E, width.round)
+        n = rounded - width.round
+        r = fma(n, -width.ln2_rest, fma(n, -width.ln2, y))
+        power = fma(r * r, polynomial(r, width.exp), r) + 1.0
+        return scaled(power, as_int(rounded) - width.round_bits)
+
+    @function
+    def exp2(x):
+        """2**x."""
+        y = bounded(x, width.of_exp2)
+        rounded = y + width.round
+        r = y - (rounded - width.round)
+        return scaled(fma(r, polynomial(r, width.exp2), 1.0), as_int(rounded) - width.round_bits)
+
+    @function
+    def expm1_quarter(x):
+        """(e**x - 1) / 4, which is finite where sinh is."""
+        y = bounded(x, width.of_expm1)
+        rounded = fma(y, LOG2_E, width.round)
+        n = rounded - width.round
+        r = fma(n, -width.ln2_rest, fma(n, -width.ln2, y))
+        power = fma(r * r, polynomial(r, width.expm1), r)
+        quarter = width.as_float((as_int(rounded) - (width.round_bits - (width.bias - 2))) << width.digits)
+        return fma(power, quarter, quarter - 0.25)
+
+    @function
+    def expm1(x):
+        """e**x - 1."""
+        value = 4.0 * expm1_quarter(x)
+        return value if abs(x) > 1e-17 else x
+
+    @function
+    def sinh(x):
+        """Hyperbolic sine."""
+        return sinh_of(x, expm1_quarter(abs(x)))
+
+    @function
+    def cosh(x):
+        """Hyperbolic cosine."""
+        quarter = expm1_quarter(abs(x))
+        return 2.0 * quarter + 0.5 + 0.5 / (4.0 * quarter + 1.0)
+
+    return scaled, exp, exp2, expm1, sinh, cosh
 
 
-@function
-def sinh_f64(x):
-    """Hyperbolic sine."""
-    return sinh_of(x, expm1_quarter_f64(abs(x)))
-
-
-@function
-def cosh_of(quarter):
-    """Hyperbolic cosine, where (e**|x| - 1) / 4 is known."""
-    return 2.0 * quarter + 0.5 + 0.5 / (4.0 * quarter + 1.0)
-
-
-@function
-def cosh_f32(x):
-    """Hyperbolic cosine."""
-    return cosh_of(expm1_quarter_f32(abs(x)))
-
-
-@function
-def cosh_f64(x):
-    """Hyperbolic cosine."""
-    return cosh_of(expm1_quarter_f64(abs(x)))
+scaled_f32, exp_f32, exp2_f32, expm1_f32, sinh_f32, cosh_f32 = _functions(_F32)
+scaled_f64, exp_f64, exp2_f64, expm1_f64, sinh_f64, cosh_f64 = _functions(_F64)
 
 
 @function

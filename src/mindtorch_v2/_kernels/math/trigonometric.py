@@ -1,5 +1,7 @@
 """sin, cos, tan and their inverses."""
 
+from typing import Any
+
 from ..language import as_int, copysign, far, float32, float64, fma, function, inf, int32, int64, sqrt
 from .common import polynomial
 from .exponential import ROUND_BITS_F32, ROUND_BITS_F64, ROUND_F32, ROUND_F64
@@ -8,7 +10,6 @@ TWO_OVER_PI = 0.6366197723675814
 # pi / 2 in three parts
 QUARTER_F32, QUARTER_REST_F32, QUARTER_LEFT_F32 = 1.5707964, -4.371139e-08, -1.7151245e-15
 QUARTER_F64, QUARTER_REST_F64, QUARTER_LEFT_F64 = 1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33
-PI_F64, PI_REST_F64 = 3.141592653589793, 1.2246467991473532e-16
 # (sin(r) - r) / r**3 and (cos(r) - 1 + r**2 / 2) / r**4 of z = r**2 for |r| <= pi / 4
 SIN_F32 = (-0.16666654, 0.008332093, -0.00019505146)
 COS_F32 = (0.041666653, -0.0013887575, 2.4455016e-05)
@@ -53,20 +54,6 @@ def sin_from_f32(x, first):
 
 
 @function
-def sin_f32(x):
-    """Sine."""
-    value = sin_from_f32(x, int32(0))
-    return far("sin", x, NEAR_F32) if abs(x) > NEAR_F32 else x if x == 0.0 else value
-
-
-@function
-def cos_f32(x):
-    """Cosine."""
-    value = sin_from_f32(x, int32(1))
-    return far("cos", x, NEAR_F32) if abs(x) > NEAR_F32 else value
-
-
-@function
 def angle_f64(x):
     """x less whole quarters of a turn, in two parts, and these quarters, where |x| <= NEAR_F64."""
     rounded = fma(x, TWO_OVER_PI, ROUND_F64)
@@ -107,18 +94,26 @@ def sin_from_f64(x, first):
     return value if moved & 2 == 0 else -value
 
 
-@function
-def sin_f64(x):
-    """Sine."""
-    value = sin_from_f64(x, int64(0))
-    return far("sin", x, NEAR_F64) if abs(x) > NEAR_F64 else x if x == 0.0 else value
+def _sine_and_cosine(sin_from: function, integer: Any, near: float) -> tuple[function, function]:
+    """The functions of numbers of a width, out of that of a turned angle."""
+
+    @function
+    def sin(x):
+        """Sine."""
+        value = sin_from(x, integer(0))
+        return far("sin", x, near) if abs(x) > near else x if x == 0.0 else value
+
+    @function
+    def cos(x):
+        """Cosine."""
+        value = sin_from(x, integer(1))
+        return far("cos", x, near) if abs(x) > near else value
+
+    return sin, cos
 
 
-@function
-def cos_f64(x):
-    """Cosine."""
-    value = sin_from_f64(x, int64(1))
-    return far("cos", x, NEAR_F64) if abs(x) > NEAR_F64 else value
+sin_f32, cos_f32 = _sine_and_cosine(sin_from_f32, int32, NEAR_F32)
+sin_f64, cos_f64 = _sine_and_cosine(sin_from_f64, int64, NEAR_F64)
 
 
 @function
@@ -156,18 +151,6 @@ def tan_f64(x):
 
 
 @function
-def asin_rest_f32(r, z):
-    """asin(r) - r for z = r**2 <= 1/4."""
-    return r * z * polynomial(z, ASIN_F32)
-
-
-@function
-def asin_rest_f64(r, z):
-    """asin(r) - r for z = r**2 <= 1/4."""
-    return r * z * polynomial(z, ASIN_F64)
-
-
-@function
 def asin_argument(x):
     """r, what its root was rounded by, and r**2, where asin(|x|) is asin(r) or pi / 2 - 2 * asin(r)."""
     y = abs(x)
@@ -200,34 +183,6 @@ def acos_of(x, r, rest, quarter, quarter_rest):
 
 
 @function
-def asin_f32(x):
-    """Inverse sine."""
-    r, lost, z = asin_argument(x)
-    return asin_of(x, r, asin_rest_f32(r, z) + lost, QUARTER_F32, QUARTER_REST_F32)
-
-
-@function
-def asin_f64(x):
-    """Inverse sine."""
-    r, lost, z = asin_argument(x)
-    return asin_of(x, r, asin_rest_f64(r, z) + lost, QUARTER_F64, QUARTER_REST_F64)
-
-
-@function
-def acos_f32(x):
-    """Inverse cosine."""
-    r, lost, z = asin_argument(x)
-    return acos_of(x, r, asin_rest_f32(r, z) + lost, QUARTER_F32, QUARTER_REST_F32)
-
-
-@function
-def acos_f64(x):
-    """Inverse cosine."""
-    r, lost, z = asin_argument(x)
-    return acos_of(x, r, asin_rest_f64(r, z) + lost, QUARTER_F64, QUARTER_REST_F64)
-
-
-@function
 def atan_argument(above, below):
     """r with |r| <= tan(pi / 8) and the eighths of a turn beside it, for the angle of a quotient of numbers >= 0."""
     steep = above > 2.414213562373095 * below
@@ -244,34 +199,6 @@ def atan_sum(r, rest, steep, middle, quarter, quarter_rest):
     base_rest = quarter_rest if steep else 0.5 * quarter_rest if middle else 0.0
     most = base + r
     return most + (((base - most) + r) + (rest + base_rest))
-
-
-@function
-def atan_ratio_f32(above, below):
-    """The angle whose tangent is above / below, for numbers >= 0."""
-    r, steep, middle = atan_argument(above, below)
-    z = r * r
-    return atan_sum(r, r * z * polynomial(z, ATAN_F32), steep, middle, float32(QUARTER_F32), float32(QUARTER_REST_F32))
-
-
-@function
-def atan_ratio_f64(above, below):
-    """The angle whose tangent is above / below, for numbers >= 0."""
-    r, steep, middle = atan_argument(above, below)
-    z = r * r
-    return atan_sum(r, r * z * polynomial(z, ATAN_F64), steep, middle, float64(QUARTER_F64), float64(QUARTER_REST_F64))
-
-
-@function
-def atan_f32(x):
-    """Inverse tangent."""
-    return copysign(atan_ratio_f32(abs(x), float32(1.0)), x)
-
-
-@function
-def atan_f64(x):
-    """Inverse tangent."""
-    return copysign(atan_ratio_f64(abs(x), float64(1.0)), x)
 
 
 @function
@@ -295,15 +222,42 @@ def atan2_of(y, x, angle, half, half_rest):
     return copysign(value, y) if x == x and y == y else x + y
 
 
-@function
-def atan2_f32(y, x):
-    """The angle of the point (x, y)."""
-    above, below = atan2_operands(y, x)
-    return atan2_of(y, x, atan_ratio_f32(above, below), float32(2.0 * QUARTER_F32), float32(2.0 * QUARTER_REST_F32))
+def _inverses(number: Any, quarter: float, quarter_rest: float, of_asin: tuple[float, ...],
+              of_atan: tuple[float, ...]) -> tuple[function, ...]:
+    """The inverse functions of numbers of a width."""
+
+    @function
+    def asin(x):
+        """Inverse sine."""
+        r, lost, z = asin_argument(x)
+        return asin_of(x, r, r * z * polynomial(z, of_asin) + lost, quarter, quarter_rest)
+
+    @function
+    def acos(x):
+        """Inverse cosine."""
+        r, lost, z = asin_argument(x)
+        return acos_of(x, r, r * z * polynomial(z, of_asin) + lost, quarter, quarter_rest)
+
+    @function
+    def atan_ratio(above, below):
+        """The angle whose tangent is above / below, for numbers >= 0."""
+        r, steep, middle = atan_argument(above, below)
+        z = r * r
+        return atan_sum(r, r * z * polynomial(z, of_atan), steep, middle, number(quarter), number(quarter_rest))
+
+    @function
+    def atan(x):
+        """Inverse tangent."""
+        return copysign(atan_ratio(abs(x), number(1.0)), x)
+
+    @function
+    def atan2(y, x):
+        """The angle of the point (x, y)."""
+        above, below = atan2_operands(y, x)
+        return atan2_of(y, x, atan_ratio(above, below), number(2.0 * quarter), number(2.0 * quarter_rest))
+
+    return asin, acos, atan, atan2
 
 
-@function
-def atan2_f64(y, x):
-    """The angle of the point (x, y)."""
-    above, below = atan2_operands(y, x)
-    return atan2_of(y, x, atan_ratio_f64(above, below), float64(2.0 * QUARTER_F64), float64(2.0 * QUARTER_REST_F64))
+asin_f32, acos_f32, atan_f32, atan2_f32 = _inverses(float32, QUARTER_F32, QUARTER_REST_F32, ASIN_F32, ATAN_F32)
+asin_f64, acos_f64, atan_f64, atan2_f64 = _inverses(float64, QUARTER_F64, QUARTER_REST_F64, ASIN_F64, ATAN_F64)
