@@ -195,13 +195,15 @@ def kernel_source(operator: Operator, derivative: Derivative, inplace: bool, gra
 def _unpacked(at: int, name: str, operator: Operator) -> list[str]:
     """Lines that make `saved_<at>` the saved tensor; whatever is unusual about it is looked at by `unpack`."""
     argument = next((a for a in operator.schema.arguments if a.name == name), None)
-    if argument is not None and (argument.is_list or argument.optional or argument.type != "Tensor"):
+    if argument is not None and (argument.is_list or argument.type != "Tensor"):
         return [f"saved_{at} = self.unpack({at})"]
-    lines = [f"saved_{at} = saved[{at}]", f"counter = saved_{at}._counter",
+    lines = [f"counter = saved_{at}._counter",
              f"if counter is not None and counter.value != self.versions[{at}]: saved_{at} = self.unpack({at})"]
     if argument is None:
         lines.append(f"elif saved_{at}.__class__ is SavedOutput: saved_{at} = saved_{at}.unpack(self)")
-    return lines
+    elif argument.optional:
+        lines = [f"if saved_{at} is not None:", *("    " + line for line in lines)]
+    return [f"saved_{at} = saved[{at}]", *lines]
 
 
 def _apply_source(operator: Operator, derivative: Derivative) -> str:

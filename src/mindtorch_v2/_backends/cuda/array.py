@@ -14,10 +14,11 @@ from ..._core.device import device
 from ..._core.geometry import Geometry, contiguous_strides
 from ..._core.storage import UntypedStorage
 from .memory import allocate, is_pinned, source
-from .runtime import device_of, index_of
+from .runtime import device_count, device_of, index_of
 from .streams import current_handle, finish_transfer
 
 _new = object.__new__
+_SEVERAL = device_count() > 1
 _HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEVICE_TO_DEVICE = 1, 2, 3
 
 
@@ -223,10 +224,11 @@ def array_on(layout: Layout, memory: Any, pointer: int, where: device) -> CudaAr
 
 def empty(layout: Layout, where: device) -> CudaArray:
     """An uninitialised array."""
-    nbytes = layout.nbytes
-    if not nbytes:
+    if not layout.nbytes:
         return array_on(layout, None, 0, where)
-    memory = allocate(nbytes, where)
+    if not _SEVERAL:
+        return quick_empty(layout, where)
+    memory = allocate(layout.nbytes, where)
     return array_on(layout, memory, memory.ptr, where)
 
 

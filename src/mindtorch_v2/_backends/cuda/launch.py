@@ -1,12 +1,11 @@
 """Own kernels: compiled by NVRTC at first use (CuPy keeps the binaries on disk), launched through the CUDA driver.
 
 All arguments of a kernel are 8 bytes wide (pointers, `long long`, `double`) or structs, so that a launch fills a row of
-slots whose addresses were prepared.
+slots and needs to know no more of them (queueing.py).
 """
 
 import ctypes
 import functools
-import struct
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -14,15 +13,16 @@ from typing import Any
 import cupy
 
 from .c_types import C_TYPES, c_type
+from .queueing import Config, queue_of
 from .runtime import CudaError
 from .streams import current
 
 _driver = ctypes.PyDLL("libcuda.so.1")  # the GIL is kept: giving it up costs more than the call
-launch_kernel = _driver.cuLaunchKernelEx  # four arguments to convert, not the eleven of cuLaunchKernel
-launch_kernel.argtypes = [ctypes.c_void_p] * 4
-lock = threading.Lock()  # the slots of a kernel are filled and read by one thread at a time
-__all__ = ["ASSERTIONS", "C_TYPES", "PACKS", "Launch", "c_type", "check", "compiled", "kernel", "launch_kernel", "lock",
-           "longs"]
+_launch_kernel = _driver.cuLaunchKernelEx  # four arguments to convert, not the eleven of cuLaunchKernel
+_launch_kernel.argtypes = [ctypes.c_void_p] * 4
+lock = threading.Lock()  # what is prepared for a call of a library is filled in and read by one thread at a time
+_shaping = threading.Lock()
+__all__ = ["ASSERTIONS", "C_TYPES", "PACKS", "Launch", "c_type", "check", "compiled", "kernel", "lock", "longs"]
 
 PRELUDE = r"""
 struct half_t { unsigned short bits; };
@@ -87,60 +87,36 @@ def compiled(source: str, name: str) -> Any:
     return cupy.RawModule(code=PRELUDE + source, options=("--std=c++17",)).get_function(name)
 
 
-class _Config(ctypes.Structure):
-    """What cuLaunchKernelEx wants to know besides kernel and arguments."""
-
-    _fields_ = (("gx", ctypes.c_uint), ("gy", ctypes.c_uint), ("gz", ctypes.c_uint), ("bx", ctypes.c_uint),
-                ("by", ctypes.c_uint), ("bz", ctypes.c_uint), ("shared", ctypes.c_uint), ("stream", ctypes.c_void_p),
-                ("attributes", ctypes.c_void_p), ("attribute_count", ctypes.c_uint))
-
-
 class Launch:
-    """A kernel with a row of argument slots, its grid and its block; `structs` are arguments that never change.
+    """A kernel with its grid and its block; `structs` are arguments that never change.
 
-    `pack(slots, 0, *values)`, whose format says which slots hold doubles, then `launch_kernel(*call)`, both with the
-    lock: generated code writes these out.
+    `queue(current.handle, *values)`, whose format says which are doubles, gives a code that `check` looks at if it is
+    not 0: generated code writes these out.
     """
 
-    __slots__ = ("_kept", "call", "config", "pack", "shape", "slots", "stream")
+    __slots__ = ("_kept", "config", "queue", "shape")
 
     def __init__(self, kernel: Any, format: str, grid: Sequence[int] = (1,), block: Sequence[int] = (1,),  # noqa: A002
                  structs: Sequence[Any] = (), shared: int = 0) -> None:
-        self.config = _Config(*(*grid, 1, 1)[:3], *(*block, 1, 1)[:3], shared, 0, 0, 0)
-        self.stream, self.shape = 0, (grid, block)
-        self.pack, self.slots = struct.Struct(format).pack_into, bytearray(8 * len(format) or 8)
-        first = ctypes.addressof(ctypes.c_char.from_buffer(self.slots))
-        addresses = [first + 8 * i for i in range(len(format))] + [ctypes.addressof(s) for s in structs]
-        arguments = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
-        self._kept = kernel, structs, arguments
-        self.call = ctypes.addressof(self.config), kernel.kernel.ptr, ctypes.addressof(arguments), None
-
-    def follow(self, stream: int) -> None:
-        """Launches go to that stream from now on."""
-        self.stream = self.config.stream = stream
+        self.config = Config(*(*grid, 1, 1)[:3], *(*block, 1, 1)[:3], shared, 0, 0, 0)
+        self.shape, self._kept = (grid, block), (kernel, structs)
+        self.queue = queue_of(_launch_kernel, self.config, kernel.kernel.ptr, format, structs)
 
     def __call__(self, *values: Any) -> None:
         """Queues the kernel on the current stream."""
-        with lock:
-            self.pack(self.slots, 0, *values)
-            if self.stream != current.handle:
-                self.follow(current.handle)
-            code = launch_kernel(*self.call)
+        code = self.queue(current.handle, *values)
         if code:
             check(code)
 
     def over(self, grid: tuple[int, ...], block: tuple[int, ...], *values: Any, shared: int = 0) -> None:
         """The same with another grid and block, and as many bytes that a block shares."""
-        with lock:
+        with _shaping:
             self.config.shared = shared
             if self.shape != (grid, block):
                 config, self.shape = self.config, (grid, block)
                 config.gx, config.gy, config.gz = (*grid, 1, 1)[:3]
                 config.bx, config.by, config.bz = (*block, 1, 1)[:3]
-            self.pack(self.slots, 0, *values)
-            if self.stream != current.handle:
-                self.follow(current.handle)
-            code = launch_kernel(*self.call)
+            code = self.queue(current.handle, *values)
         if code:
             check(code)
 

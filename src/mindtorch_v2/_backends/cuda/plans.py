@@ -13,7 +13,7 @@ import numpy as np
 from ..._dispatch.callers import compile_function
 from ..._dispatch.registry import Operator
 from ..._dispatch.schema import NUMBERS
-from ..._ops._declare.families import operand_positions, result_of
+from ..._ops._declare.families import operand_positions
 from ..interface import parameters_of
 from .array import CudaArray, empty, layout_of
 from .families import Maker, copy_array, generic_kernel, infer_of, wrap_cuda
@@ -153,7 +153,13 @@ def _wrapping(operator: Operator) -> Callable:
     returns = operator.schema.returns
     if len(returns) == 1 and not returns[0].is_list:
         return wrap_cuda
-    return lambda arrays: result_of(operator, [None if array is None else wrap_cuda(array) for array in arrays])
+    kind = operator.declaration.result_type
+
+    def wrapped(arrays: Sequence[CudaArray | None]) -> Any:
+        tensors = [None if array is None else wrap_cuda(array) for array in arrays]
+        return tensors if kind is None else kind(*tensors)
+
+    return wrapped
 
 
 def with_operator(function: Callable, operator: Operator) -> Callable:

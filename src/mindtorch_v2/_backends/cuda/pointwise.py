@@ -30,7 +30,7 @@ from ..._ops._declare.rules import (
 )
 from .array import CudaArray, Layout, layout_of
 from .fuse import Traced, Untraceable
-from .launch import Launch, check, compiled, launch_kernel, lock
+from .launch import Launch, check, compiled
 from .memory import allocate, source
 from .streams import current
 
@@ -261,9 +261,7 @@ class Fused:
         else:
             lines += ["try: memory = source.malloc(nbytes)",
                       f"except MemoryError: memory = allocate(nbytes, {first}.device)", "pointer = memory.ptr"]
-        lines += ["with lock:", f"    pack(slots, 0, {values})",
-                  "    if launch.stream != current.handle: launch.follow(current.handle)",
-                  "    code = launch_kernel(config, handle, arguments, None)", "if code: check_code(code)"]
+        lines += [f"code = queue(current.handle, {values})", "if code: check_code(code)"]
         if self.inplace:
             lines += [f"counter = {names[0]}._counter", f"if counter is None: {names[0]}._bump_version()",
                       "else: counter.value += 1", f"return {names[0]}"]
@@ -275,14 +273,13 @@ class Fused:
         body = "\n".join("        " + line for line in lines)
         text = (f"def guard({given}): return {guard or True}\n"
                 "def make(launch, out_layout, nbytes):\n"
-                "    pack, slots = launch.pack, launch.slots\n"
-                "    config, handle, arguments, _ = launch.call\n"
+                "    queue = launch.queue\n"
                 "    shape, dtype_, strides = out_layout.shape, out_layout.dtype, out_layout.strides\n"
                 f"    def {self._name}({given}):\n{body}\n"
                 f"    return {self._name}\n")
         scope: dict[str, Any] = {
             "general": self.general, "slow": self.slow, "check": family.check, "check_overlap": check_overlap,
-            "source": source, "allocate": allocate, "lock": lock, "launch_kernel": launch_kernel, "current": current,
+            "source": source, "allocate": allocate, "current": current,
             "check_code": check, "new": object.__new__, "CudaArray": CudaArray, "Tensor": Tensor,
             "__opname__": f"{self.operator.name} cuda launch {len(self.traces)}",
             **{f"default_{a.name}": a.default for a in self.arguments if not a.is_tensor},

@@ -23,7 +23,7 @@ from .fuse import Traced, Untraceable
 from .kernels.extreme import best_launch, best_parts
 from .kernels.matmul import product_plan
 from .kernels.reduce import Folding
-from .launch import ASSERTIONS, Launch, check, compiled, launch_kernel, lock, longs
+from .launch import ASSERTIONS, Launch, check, compiled, longs
 from .memory import allocate, source
 from .pointwise import launch_of
 from .recorder import Recorder, Result
@@ -133,7 +133,7 @@ class _Replay:
     """Writes down the function that replays a program."""
 
     def __init__(self, program: Program, arguments: Sequence[CudaArray]) -> None:
-        self.scope: dict[str, Any] = {"lock": lock, "launch_kernel": launch_kernel, "current": current, "check": check,
+        self.scope: dict[str, Any] = {"current": current, "check": check,
                                       "source": source, "allocate": allocate, "quick_empty": quick_empty,
                                       "empty": empty,
                                       "matmul": settings.matmul}
@@ -194,13 +194,8 @@ class _Replay:
         made, places = launch
         given, at = ", ".join(map(self._address, places)), len(self.lines)
         if isinstance(made, Launch):
-            self.scope |= {f"launch{at}": made, f"pack{at}": made.pack, f"slots{at}": made.slots,
-                           f"call{at}": made.call}
-            self.lines.append(f"with lock:\n"
-                              f"        pack{at}(slots{at}, 0, {given})\n"
-                              f"        if launch{at}.stream != current.handle: launch{at}.follow(current.handle)\n"
-                              f"        code = launch_kernel(*call{at})\n"
-                              f"    if code: check(code)")
+            self.scope |= {f"launch{at}": made, f"queue{at}": made.queue}
+            self.lines.append(f"code = queue{at}(current.handle, {given})\n    if code: check(code)")
         else:
             self.scope[f"product{at}"] = made
             self.lines.append(f"product{at}({given}, matmul.allow_tf32)")

@@ -186,9 +186,8 @@ class Module(ModuleCalls, ModuleState):
 
     def __getattr__(self, name: str) -> Any:
         own = self.__dict__
-        for registry in ("_parameters", "_buffers", "_modules"):
-            members = own.get(registry)
-            if members is not None and name in members:
+        for members in (own.get("_parameters"), own.get("_buffers"), own.get("_modules")):
+            if members and name in members:
                 return members[name]
         text = f"'{type(self).__name__}' object has no attribute '{name}'"
         if name in OF_SCRIPTS and "_is_scripted" in own:

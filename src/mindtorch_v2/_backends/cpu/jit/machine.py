@@ -246,14 +246,19 @@ class _MethodDef(ctypes.Structure):
     )
 
 
+@functools.cache
+def _method(address: int, name: str) -> _MethodDef:
+    """What builtin functions over some machine code share; they look at it when they go, maybe after all modules."""
+    method = _MethodDef(name.encode(), address, _METH_FASTCALL, None)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))  # so it stays for good
+    return method
+
+
 def callable_from(address: int, name: str, owner: Any = None) -> Callable[..., Any]:
     """A builtin function over machine code `PyObject *f(PyObject *owner, PyObject *const *args, Py_ssize_t count)`."""
     new = ctypes.pythonapi.PyCFunction_NewEx
     new.restype, new.argtypes = ctypes.py_object, [ctypes.POINTER(_MethodDef), ctypes.c_void_p, ctypes.c_void_p]
-    method = _MethodDef(name.encode(), address, _METH_FASTCALL, None)
-    # A function looks at it when it goes, and some go after all modules when the interpreter ends: it stays for good.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))
-    return new(ctypes.byref(method), None if owner is None else id(owner), None)
+    return new(ctypes.byref(_method(address, name)), None if owner is None else id(owner), None)
 
 
 # in the background ---------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from ...._core.tensor import Tensor
 from ...._dispatch.registry import registry
 from ...._ops._declare.rules import Spec, check_writable
 from ...._ops.copy import suggested_strides
-from ..array import CudaArray, Layout, empty, layout_of
+from ..array import CudaArray, Layout, empty, layout_of, quick_empty
 from ..families import copy_array, layout_for, wrap_cuda
 from ..launch import C_TYPES, PACKS, Launch, c_type, compiled
 from ..namespace import xp
@@ -518,8 +518,8 @@ def _forward(specs: Any, input: CudaArray, groups: int | None, weight: Any, bias
     def run(input: CudaArray, weight: Any, bias: Any, eps: float) -> Any:
         source, where = _laid(input, layouts[0]), input.device
         factors, addends = dense_if_any(weight), dense_if_any(bias)
-        made, means, rstds = (empty(layout, where) for layout in layouts)
-        parts = empty(parts_of, where)
+        made, means, rstds = [quick_empty(layout, where) for layout in layouts]
+        parts = quick_empty(parts_of, where)
         gather(source.pointer, 0, 0, 0, parts.pointer)
         settle(parts.pointer, means.pointer, rstds.pointer, eps)
         scale(source.pointer, means.pointer, rstds.pointer, pointer_of(factors), pointer_of(addends), made.pointer, 0.0)
@@ -581,8 +581,8 @@ def _backward(specs: Any, grad_out: CudaArray, input: CudaArray, groups: int | N
     def run(grad_out: CudaArray, input: CudaArray, weight: Any, mean: CudaArray, rstd: CudaArray) -> Any:
         source, grad, where = _laid(input, taken), _laid(grad_out, taken), input.device
         means, rstds, weights = dense(mean), dense(rstd), dense_if_any(weight)
-        made = [None if layout is None else empty(layout, where) for layout in layouts]
-        parts, shared = empty(parts_of, where), empty(shared_of, where)
+        made = [None if layout is None else quick_empty(layout, where) for layout in layouts]
+        parts, shared = quick_empty(parts_of, where), quick_empty(shared_of, where)
         (first, second, third), factors = map(pointer_of, made), pointer_of(weights)
         gather(source.pointer, grad.pointer, means.pointer, rstds.pointer, parts.pointer)
         settle(parts.pointer, factors, shared.pointer, second, third)
