@@ -100,7 +100,8 @@ def test_settings_of_the_thread_hold_for_all_parts(number):
                 team.in_parts(lambda part, bad=bad: np.ones(4)[part] / (np.arange(4)[part] - bad), 4, 4)
 
 
-@pytest.mark.parametrize("m, k, n", [(80, 70, 60), (60, 70, 80), (1, 700, 500), (500, 700, 1)])
+@pytest.mark.parametrize("m, k, n", [(80, 70, 60), (60, 70, 80), (1, 700, 500), (500, 700, 1), (16, 300, 700),
+                                     (2, 400, 1000)])
 def test_products(number, m, k, n):
     layouts = (np.ascontiguousarray, np.asfortranarray, lambda array: np.repeat(array, 2, 0)[::2])
     for of_a, of_b in itertools.product(layouts, repeat=2):

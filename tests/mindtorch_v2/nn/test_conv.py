@@ -52,7 +52,7 @@ def defined(x, weight, bias, stride, padding, dilation, groups):
     return made if bias is None else made + bias.reshape(-1, *(1,) * rank)
 
 
-@pytest.fixture(params=[{}, dict(BLOCK=40, COLUMNS=40), dict(SMALL=1 << 10, LEAST=1, _LANES=4), dict(LEAST=1 << 20)],
+@pytest.fixture(params=[{}, dict(BLOCK=40, COLUMNS=40), dict(SMALL=1 << 10, LEAST=1, LANES=4), dict(LEAST=1 << 20)],
                 ids=["whole", "blocks", "cuts", "joined"])  # fmt: skip
 def block(request, monkeypatch):
     """The usual blocks and products, and such small ones that every loop over them takes several turns."""

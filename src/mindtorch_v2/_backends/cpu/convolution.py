@@ -15,14 +15,12 @@ from numpy.lib.stride_tricks import as_strided
 
 from ..._core.geometry import Steps
 from .jit import machine
-from .matrices import matmul
+from .matrices import LANES, SMALL, matmul
 from .team import in_parts, worth
 
 BLOCK = 1 << 20  # elements unfolded at a time
 COLUMNS = 8192  # so many make a product efficient: samples are joined up to it
-SMALL = 10**6  # multiplications up to which OpenBLAS takes matrices as they lie, without copying them first
-LEAST = 32  # columns that such a product has at least
-_LANES = 16  # numbers that a processor multiplies at once
+LEAST = 32  # columns that a product of matrices that BLAS does not copy has at least
 _ALL = slice(None)
 TAKES_BFLOAT16 = False  # else it is multiplied as float32
 
@@ -164,7 +162,7 @@ def _forward(x: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> None:
 
 def _small(matrix: Any) -> int:
     """Columns that these matrices are multiplied with at once so that they are not copied; 0 if that is too few."""
-    most = SMALL // math.prod(matrix.shape[1:]) // _LANES * _LANES
+    most = SMALL // math.prod(matrix.shape[1:]) // LANES * LANES
     return most if most >= LEAST else 0
 
 
@@ -196,7 +194,7 @@ def _times_columns(matrix: Any, taps: Any, size: Sequence[int], between: int) ->
         made = matmul(matrix, columns.reshape(groups, width, -1)).reshape(-1, batch, *wide).swapaxes(0, 1)
         return made[..., : size[-1]]
     cuts = -(-positions // small)
-    each = positions if cuts == 1 else -(-positions // (cuts * _LANES)) * _LANES
+    each = positions if cuts == 1 else -(-positions // (cuts * LANES)) * LANES
     if taps.flags.c_contiguous and cuts * each == positions:
         columns = taps
     else:

@@ -28,6 +28,31 @@ _least = 0  # elements of a matrix from which on kernels multiply it with a vect
 
 
 _LARGE = 1 << 18  # multiplications from which on OpenBLAS would use its own threads
+SMALL = 10**6  # multiplications up to which it takes matrices as they lie, and does not copy them first
+LANES = 16  # numbers that a processor multiplies at once
+_FEW = 48  # rows up to which that copy, of a matrix that is used so little, takes as long as the product
+_PIECE = 64  # columns that are multiplied at once then; of a matrix that lies by rows, fewer are not worth it
+_SMALL_BY_COLUMNS = 1 << 10  # elements of a result up to which a second matrix that lies by columns is not copied
+
+
+def _piece(a: Any, b: Any) -> int:
+    """Columns of a product of few rows that OpenBLAS computes without copying the second matrix; 0 for all at once."""
+    rows, columns = len(a), b.shape[1]
+    if not 1 < rows <= _FEW or not a.shape[1]:
+        return 0
+    most, least = min(_PIECE, SMALL // a.size), _PIECE
+    if b.strides[0] == b.itemsize:
+        most, least = min(most, _SMALL_BY_COLUMNS // rows) // LANES * LANES, LANES
+    return most if least <= most < columns else 0
+
+
+def _in_pieces(a: Any, b: Any, made: Any, piece: int) -> None:
+    """Writes the product of two matrices, so many columns at a time."""
+    whole = b.shape[1] // piece * piece
+    parts = b[:, :whole].reshape(len(b), -1, piece).swapaxes(0, 1)
+    np.matmul(a[None], parts, out=made[:, :whole].reshape(len(a), -1, piece).swapaxes(0, 1))
+    if whole < b.shape[1]:
+        np.matmul(a, b[:, whole:], out=made[:, whole:])
 
 
 def _shared_out(a: Any, b: Any, out: Any = None) -> Any:
@@ -36,11 +61,22 @@ def _shared_out(a: Any, b: Any, out: Any = None) -> Any:
     if work < _LARGE or not is_used() or a.dtype is not b.dtype or a.shape[-1] != b.shape[-2]:
         return None
     rows, columns = a.shape[-2], b.shape[-1]
-    if work < 2 * SHARE or a.shape[:-2] != b.shape[:-2]:
+    piece = _piece(a, b) if a.ndim == 2 else 0
+    if not piece and (work < 2 * SHARE or a.shape[:-2] != b.shape[:-2]):
         with alone:
             return np.matmul(a, b, out=out, order="C")
     made = np.empty((*a.shape[:-1], columns), a.dtype) if out is None else out
-    if a.ndim > 2:
+    if piece and work < 2 * SHARE:
+        with alone:
+            _in_pieces(a, b, made, piece)
+    elif piece:
+
+        def some(part: slice) -> None:
+            where = slice(part.start * piece, part.stop * piece)
+            _in_pieces(a, b[:, where], made[:, where], piece)
+
+        in_parts(some, -(-columns // piece), work)
+    elif a.ndim > 2:
         in_parts(lambda part: np.matmul(a[part], b[part], out=made[part]), len(a), work)
     elif rows >= columns:
         in_parts(lambda part: np.matmul(a[part], b, out=made[part]), rows, work)
