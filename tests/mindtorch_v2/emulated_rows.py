@@ -198,6 +198,8 @@ def install(monkeypatch: pytest.MonkeyPatch, folder: pathlib.Path) -> None:
     monkeypatch.setattr(planner, "row_geometry", row_geometry)
     monkeypatch.setattr(planner, "row_kernel", row_kernel)
     monkeypatch.setattr(planner._Planner, "_summed", lambda *given: False)
+    monkeypatch.setattr(planner, "WRITING_ROWS", ("cpu",))
+    monkeypatch.setattr(row_calls, "_SPLITTING", ("cpu",))
     monkeypatch.setitem(planner.ROWS, "cpu", planner.ROWS["cuda"])
     monkeypatch.setitem(row_calls._KINDS_OF, "cpu", row_calls._KINDS_OF["cuda"])
     monkeypatch.setattr(running, "code_of", lambda k: made[id(k)][1] if id(k) in made else Interpreted(k))

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.mindtorch_v2 import emulated_rows
 from tests.mindtorch_v2.emulated_rows import Emulated
@@ -71,6 +72,40 @@ def operands(width: int, kind: Any) -> list[Any]:
 ], ids=str)  # fmt: skip
 def test_programs_of_rows(emulated: None, name: str, kind: Any) -> None:
     compared(PROGRAMS[name], operands(40, kind), kind)
+
+
+class Layers(torch.nn.Module):
+    """Residual layers with norms."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.norms = torch.nn.ModuleList([torch.nn.LayerNorm(width), torch.nn.RMSNorm(width), torch.nn.LayerNorm(
+            width, elementwise_affine=False)])  # fmt: skip
+        self.linears = torch.nn.ModuleList([torch.nn.Linear(width, width) for _ in self.norms])
+
+    def forward(self, x: Any) -> Any:
+        for norm, linear in zip(self.norms, self.linears, strict=True):
+            x = x + linear(norm(x))
+        return x
+
+    def gradients(self, x: Any) -> list[Any]:
+        leaf = x.detach().requires_grad_()
+        made = self(leaf * 1.5)
+        return [made.detach(), *torch.autograd.grad(made.float().square().mean(), [leaf, *self.parameters()])]
+
+
+def test_gradients_of_norms_are_added_to_the_residual_in_their_kernel(emulated: None) -> None:
+    model, x = Layers(24), torch.randn(2, 5, 24)
+    expected = model.gradients(x)
+    with torch.pipeline() as pipe:
+        made = model.gradients(x)
+    plan = pipe.history[-1][1]
+    names = [[plan.entries[at].operator.name for at in step.entries] for step in plan.steps if step.kind == "row"]
+    assert sum("backward" in one[0] and one[1] == "aten::add_" for one in names) == 3
+    assert sum(any("_norm" in name for name in one) for one in names) == 6
+    for one, other in zip(expected, made, strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("dealt_as", [None, 1 << 20], ids=["few", "many"])

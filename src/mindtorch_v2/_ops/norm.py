@@ -350,7 +350,8 @@ _LAYER_NORM_BACKWARD = op(
    public="",
    samples=cases(case(t(2, 3), t(2, 3), (3,), t(2, 1), t(2, 1, low=0.5), t(3), t(3), (True, True, True)),
                  case(t(2, 3), t(2, 3), (3,), t(2, 1), t(2, 1, low=0.5), None, None, (True, False, False))),
-   decomposition=_layer_norm_backward_by_parts, batch=decomposed, sharded="normalised")
+   decomposition=_layer_norm_backward_by_parts, batch=decomposed, sharded="normalised",
+   in_rows="layer_norm_backward")
 
 
 # rms_norm ------------------------------------------------------------------------------------------------------------
@@ -470,7 +471,7 @@ _RMS_NORM_BACKWARD = op(
    public="",
    samples=cases(case(t(2, 3), t(2, 3), (3,), t(2, 1, low=0.5), t(3), (True, True)),
                  case(t(2, 3), t(2, 3), (3,), t(2, 1, low=0.5), None, (True, False))),
-   decomposition=_rms_norm_backward_by_parts, batch=decomposed)
+   decomposition=_rms_norm_backward_by_parts, batch=decomposed, in_rows="rms_norm_backward")
 
 
 # measures of vectors -------------------------------------------------------------------------------------------------

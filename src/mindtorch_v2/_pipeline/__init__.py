@@ -27,7 +27,7 @@ Plan (plan.py)
     plan.run(inputs, numbers) -> [array]    inputs and numbers in the trace's order, results in that of plan.outputs;
                                             inputs named in plan.writes are written in place
     plan.steps       [Step]: kind ("pointwise", "reduction", "row", "gather", "product", "view", "call"), entries
-                     (indices into trace.entries), inputs, outputs (numbers), kernel (ir.Kernel or None), source(),
+                     (indices into plan.entries), inputs, outputs (numbers), kernel (ir.Kernel or None), source(),
                      bytes, flops, seconds (of the last run while plan.timed is True)
     plan.memory      [Buffer(number, nbytes, first, last)]: memory a run takes, with the steps between which it is held
     plan.peak        bytes of it at most

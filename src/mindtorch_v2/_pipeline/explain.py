@@ -156,7 +156,7 @@ def _memory(plan: Plan) -> list[Buffer]:
 
 def _plan_data(flush: Flush, speed: float | None) -> dict[str, Any]:
     trace, plan = flush.trace, flush.plan
-    recorded = trace.entries
+    recorded = plan.entries
     step_of = {number: position for position, step in enumerate(plan.steps) for number in step.entries}
     entries = []
     for position, entry in enumerate(recorded):

@@ -21,6 +21,7 @@ from .trace import Entry, Free, Layout, Trace, Value, layout_of
 
 FUSED = ("cpu", "cuda")  # the devices that have kernels of groups
 ROWS = {"cpu": CHUNK, "cuda": 8192}  # those that have kernels of rows, and the most elements of one
+WRITING_ROWS = ("cuda",)  # those whose kernels of rows have read all that they read before they write
 _MOST_ENTRIES, _MOST_ARRAYS = 48, 24  # of one kernel
 _MOST_SUMS = 4
 _SMALL = 1 << 18  # bytes
@@ -112,17 +113,39 @@ class _Planner:
     # steps ---------------------------------------------------------------------------------------------------------
 
     def fill(self) -> None:
-        for at, entry in enumerate(self.plan.entries):
+        for at in range(len(self.plan.entries)):
             if at not in self.needed:
                 continue
+            rest = self._parted(at)
+            entry = self.plan.entries[at]
             recipe = entry.recipe
             joins = self._joined if recipe.expression is not None else self._folded
             if recipe.expression is recipe.fold is recipe.row is None or not joins(at, entry):
                 self._call(at, entry)
+            if rest is not None:
+                self._call(rest, self.plan.entries[rest])
         join_products(self)
         reads = self.reads()
         for draft in self.drafts:
             self.plan.steps.append(self._step(draft, reads))
+
+    def _parted(self, at: int) -> int | None:
+        """Makes a call that gives more than rows one for these; the place of the call for the rest, if there is any."""
+        entry, plan = self.plan.entries[at], self.plan
+        where = entry.recipe.split
+        if where is None:
+            return None
+        first, *others = entry.arguments[where]
+        before, after = entry.arguments[:where], entry.arguments[where + 1 :]
+        entries = plan.entries = list(plan.entries)  # which are the trace's
+        for wanted in ((first, *[False] * len(others)), (False, *others)):
+            results = tuple([n if is_wanted else None for n, is_wanted in zip(entry.results, wanted, strict=True)])
+            entries.append(entry._replace(arguments=(*before, wanted, *after), results=results))
+        entries[at] = entries.pop(-2)
+        if any(others):
+            return len(entries) - 1
+        entries.pop()
+        return None
 
     def reads(self) -> dict[int, int]:
         """The last step that reads a memory."""
@@ -303,7 +326,7 @@ class _Planner:
             if any(p.memory in own or not run_of(p.layout, draft.shape or (), draft.stay) for p in places):
                 return False
         if draft.body.rows:
-            if entry.kind == "write":
+            if entry.kind == "write" and made.layout.device.type not in WRITING_ROWS:
                 return False
             places = [made, *(p for p in operands.values() if p.memory not in draft.rows)]
             if not all(run_of(p.layout, draft.shape or (), draft.stay) for p in places):

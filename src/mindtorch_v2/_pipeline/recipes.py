@@ -37,7 +37,8 @@ class Recipe:
     """
 
     __slots__ = ("draws", "expression", "fails", "fold", "kind", "layout", "offset", "operator", "quick", "repeats",
-                 "results", "returns", "row", "several", "template", "tensors", "variants", "written")  # fmt: skip
+                 "results", "returns", "row", "several", "split", "template", "tensors", "variants",
+                 "written")  # fmt: skip
 
     def __init__(self, operator: Operator, kind: str, template: tuple, results: tuple[Layout | None, ...]) -> None:
         self.operator, self.kind, self.template, self.results = operator, kind, template, results
@@ -48,6 +49,7 @@ class Recipe:
         self.expression: Expression | None = None
         self.fold: tuple[int, str] | None = None  # of a "sum", "mean" or "max": the dimensions that stay, and which
         self.row: tuple[int, Callable] | None = None  # of other calls over rows: likewise, and what writes them down
+        self.split: int | None = None  # of one that gives more than rows: the position of what says which are wanted
         self.fails, self.offset = True, 0  # whether the call may fail when it is run; where a view begins in its source
         self.written: tuple[tuple[int, int | None, int], ...] = ()
         self.draws = False  # whether it takes random numbers
@@ -131,9 +133,10 @@ FOLDS = ("sum", "mean", "max")  # over the last dimensions
 
 def _find_rows(recipe: Recipe, args: Sequence[Any]) -> None:
     """Notes how a call is computed row by row."""
-    from .row_calls import row_of
+    from .row_calls import SPLIT, row_of
 
     recipe.row = row_of(recipe.operator, args, recipe.results)
+    recipe.split = None if recipe.row is None else SPLIT.get(recipe.operator.declaration.in_rows)
     recipe.fails = recipe.fails and recipe.row is None
 
 

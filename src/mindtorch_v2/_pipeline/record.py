@@ -156,7 +156,7 @@ class Pipeline:
         at = getattr(error, "pipeline_entry", None)
         name, where = "a recorded call", "an unknown place"
         if at is not None:
-            entry = trace.entries[at]
+            entry = (trace if trace.plan is None else trace.plan).entries[at]
             name, where = entry.operator.name, entry.where or where
         kind = type(error) if type(error) in _REBUILT else RuntimeError
         failure = kind(f"{name}, recorded at {where}, failed when the pipeline was flushed: {error}")

@@ -13,14 +13,23 @@ from .trace import Layout
 _KINDS = ("float32", "float64")
 _KINDS_OF = {"cuda": (*_KINDS, "float16", "bfloat16")}  # of devices that compute other types, too
 
+# Operators whose first result is one of rows, and the position of the argument that says which results are wanted.
+SPLIT = {"layer_norm_backward": 7, "rms_norm_backward": 5}
+_SPLITTING = ("cuda",)  # where kernels do not compute the other results along with the first
+
 Row = tuple[int, Callable[[Body, str, Sequence[str]], list[str]]]  # the dimensions beside those of a row, and a writer
 
 
 def row_of(operator: Operator, args: Sequence[Any], results: Sequence[Layout | None]) -> Row | None:
     """The dimensions beside those of a row, and what writes a call down; None for other calls."""
-    known = ROWS.get(operator.declaration.in_rows)
+    name = operator.declaration.in_rows
+    known = ROWS.get(name)
     if known is None or args[0]._array.dtype.name not in kinds_of(args[0]):
         return None
+    if name in SPLIT:
+        if args[0]._device.type not in _SPLITTING or results[0] is None:
+            return None
+        results = results[:1]
     found = known(*args)
     kinds = [ir.type_of(layout.dtype) for layout in results if layout is not None]
     if found is None or not set(kinds).intersection(HALVES):
@@ -118,6 +127,41 @@ def _rms_norm(input: Any, normalized_shape: Sequence[int], weight: Any, eps: flo
     return array.ndim - len(normalized_shape), write
 
 
+def _norm_backward(grad_out: Any, input: Any, normalized_shape: Sequence[int], mean: Any, rstd: Any,
+                   weight: Any) -> Row | None:  # fmt: skip
+    """The gradient of a norm's input."""
+    array = input._array
+    if grad_out._array.dtype != array.dtype or not all(_fits(each, array) for each in (mean, rstd, weight)):
+        return None
+
+    def write(body: Body, name: str, operands: Sequence[str]) -> list[str]:
+        grad, x, *rest = [body.held(each) for each in operands]
+        if mean is not None:
+            x = _op("sub", x, cast(rest.pop(0), x.type))
+        scale = cast(rest.pop(0), x.type)
+        unit = body.hold(f"{name}_unit", _op("mul", x, scale))
+        given = body.hold(f"{name}_given", _op("mul", grad, cast(rest[0], x.type)) if weight is not None else grad)
+        body.hold(f"{name}_product", _op("mul", given, unit))
+        made = _op("sub", given, _op("mul", unit, body.fold(f"{name}_along", f"{name}_product", "mean")))
+        if mean is not None:
+            made = _op("sub", made, body.fold(f"{name}_all", f"{name}_given", "mean"))
+        body.hold(name, _op("mul", made, scale))
+        return [name]
+
+    return array.ndim - len(normalized_shape), write
+
+
+def _layer_norm_backward(grad_out: Any, input: Any, normalized_shape: Sequence[int], mean: Any, rstd: Any, weight: Any,
+                         *rest: Any) -> Row | None:  # fmt: skip
+    return _norm_backward(grad_out, input, normalized_shape, mean, rstd, weight)
+
+
+def _rms_norm_backward(grad_out: Any, input: Any, normalized_shape: Sequence[int], rstd: Any, weight: Any,
+                       *rest: Any) -> Row | None:  # fmt: skip
+    return _norm_backward(grad_out, input, normalized_shape, None, rstd, weight)
+
+
 ROWS: dict[str, Callable[..., Row | None]] = {
     "softmax": _softmax, "log_softmax": _log_softmax, "layer_norm": _layer_norm, "rms_norm": _rms_norm,
+    "layer_norm_backward": _layer_norm_backward, "rms_norm_backward": _rms_norm_backward,
 }  # fmt: skip

@@ -246,7 +246,7 @@ class _Written:
 
     def _call(self, at: int, entry: Entry) -> list[str]:
         """Lines that run one entry by its kernel on tensors."""
-        key = (entry.recipe, *[self.plan.layouts[n] for n in entry.operands()])
+        key = (entry.recipe, *[n is None for n in entry.results], *[self.plan.layouts[n] for n in entry.operands()])
         if key not in self.kernels:
             self.kernels[key] = _kernel(self.plan, entry)
         self.scope[f"call{at}"] = self.kernels[key]

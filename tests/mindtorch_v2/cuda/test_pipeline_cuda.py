@@ -105,6 +105,20 @@ def test_blocks_of_a_transformer(kind: torch.dtype) -> None:
     assert float((expected[0] - result).abs().max()) <= tolerance * float(result.abs().max())
 
 
+@pytest.mark.parametrize("kind", rows.TOLERANCE, ids=str)
+@pytest.mark.parametrize("width", [24, 129, 768])
+def test_gradients_of_norms_join_the_residual(kind: torch.dtype, width: int) -> None:
+    model, x = rows.Layers(width).to("cuda", kind), torch.randn(3, 50, width).to("cuda", kind)
+    expected = model.gradients(x)
+    with torch.pipeline() as pipe:
+        made = model.gradients(x)
+    plan = pipe.history[-1][1]
+    names = [[plan.entries[at].operator.name for at in step.entries] for step in plan.steps if step.kind == "row"]
+    assert sum("backward" in one[0] and one[1] == "aten::add_" for one in names) == 3
+    for one, other in zip(expected, made, strict=True):
+        assert float((one - other).abs().max()) <= 4 * rows.TOLERANCE[kind] * float(one.abs().max())
+
+
 def test_writes_and_backward() -> None:
     def run() -> tuple:
         torch.manual_seed(0)
