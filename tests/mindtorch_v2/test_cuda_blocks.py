@@ -19,9 +19,10 @@ class Pool:
     """As CuPy's: addresses that go up, in multiples of 512 bytes, and a function that it is let grow by."""
 
     def __init__(self, grow: Any) -> None:
-        self.grow, self.at, self.used, self.spare, self.asked = grow, 1 << 20, 0, 0, 0
+        self.grow, self.at, self.used, self.spare, self.asked, self.calls = grow, 1 << 20, 0, 0, 0, 0
 
     def malloc(self, nbytes: int) -> "Pointer":
+        self.calls += 1
         size = -(-nbytes // 512) * 512
         if self.spare < size:
             self.asked += 1
@@ -30,6 +31,9 @@ class Pool:
         self.used += size
         self.at += size
         return Pointer(Memory(size, self.at), 0, self)
+
+    def used_bytes(self) -> int:
+        return self.used
 
     def total_bytes(self) -> int:
         return self.used + self.spare
@@ -130,6 +134,19 @@ def test_a_small_share_stays_while_the_pool_grows(blocks: Any) -> None:
     more = blocks.take(32 * KiB)
     assert blocks.pool.total_bytes() == (1024 + 1 + 32) * KiB and blocks.free_bytes() == KiB
     assert blocks.take(KiB).ptr == place and large.ptr != more.ptr
+
+
+def test_a_program_that_repeats_itself_comes_to_ask_the_pool_for_nothing(blocks: Any) -> None:
+    """Sizes that are in use one after the other need room beside each other, unless that is much more than the most."""
+    for _ in range(4):
+        before = blocks.pool.calls
+        for count, nbytes in ((8, 8 * KiB), (2, 9 * KiB), (1, 10 * KiB)):
+            held = [blocks.take(nbytes) for _ in range(count)]
+            assert len({block.ptr for block in held}) == count
+            del held
+    assert blocks.pool.calls == before and blocks.pool.total_bytes() <= 96 * KiB
+    blocks.take(40 * KiB)
+    assert blocks.pool.total_bytes() <= 96 * KiB
 
 
 def test_nothing_is_kept_once_it_is_closed(blocks: Any) -> None:

@@ -15,7 +15,8 @@ from .runtime import device_count
 _SEVERAL = device_count() > 1
 _ROUNDED = 512  # bytes: the pool rounds requests up to multiples of it
 _SIZES = 4096  # that a stream knows at most
-_SHARE = 16  # of what the pool has, one part may lie here unused while the driver is asked for more
+_SHARE = 16  # of what the pool has, one part may always lie here unused while the driver is asked for more
+_SPARE = 1.5  # and more of it, as long as the pool has no more than so many times what was in use at once
 _new = object.__new__
 
 # What is free, by stream and by size asked for; sizes that the pool rounds alike have one list.
@@ -60,9 +61,21 @@ class _KeptHere(Exception):
     """The pool has nothing left, but gets some back before the driver is asked."""
 
 
+class _Peak:
+    """The most bytes that were in use, here and in the pool, when the pool had to grow."""
+
+    nbytes = 0
+
+
 def _from_driver(nbytes: int) -> Any:
-    """What the pool calls when it has to grow."""
-    if free_bytes() * _SHARE > pool.total_bytes():
+    """What the pool calls when it has to grow.
+
+    A program that repeats itself needs room for the blocks of all sizes: what is given back too soon is missing again
+    in the next round, and the one after.
+    """
+    free, total = free_bytes(), pool.total_bytes()
+    _Peak.nbytes = max(_Peak.nbytes, pool.used_bytes() - free + nbytes)
+    if free * _SHARE > total and total + nbytes > _SPARE * _Peak.nbytes:
         give_back()
         raise _KeptHere
     return cupy.cuda.MemoryPointer(cupy.cuda.Memory(nbytes), 0)
