@@ -157,20 +157,24 @@ def without_closed(args: Sequence[Any]) -> list[Any]:
     return map_tensors(opened, args)
 
 
-def _by_parts(operator: Operator) -> Callable | None:
-    return operator.declaration.by_parts if operator.declaration is not None else None
+def _on_open_level(operator: Operator, run: Callable[[Level, tuple], Any]) -> Callable:
+    """A kernel for calls at a level that is open; it is other operators where the formulas need that."""
+    if operator.declaration is not None and operator.declaration.by_parts is not None:
+        return operator.declaration.by_parts
+
+    def kernel(*args: Any) -> Any:
+        level = level_of(args)
+        if level is None or not level.alive:
+            return call_bound(operator, without_closed(args))
+        return run(level, args)
+
+    return kernel
 
 
 def _at_one_level(operator: Operator, kernel: Callable) -> Callable:
     """A kernel that derives, for tensors of one level: others that could be derived, too, are its constants."""
-    by_parts = _by_parts(operator)
-    if by_parts is not None:
-        return by_parts
 
-    def checked(*args: Any) -> Any:
-        level = level_of(args)
-        if level is None or not level.alive:
-            return call_bound(operator, without_closed(args))
+    def run(level: Level, args: tuple) -> Any:
         changed = False
 
         def lifted(tensor: Any) -> Any:
@@ -184,21 +188,11 @@ def _at_one_level(operator: Operator, kernel: Callable) -> Callable:
         lifted_args = map_tensors(lifted, args)
         return call_bound(operator, lifted_args) if changed else kernel(*args)
 
-    return checked
+    return _on_open_level(operator, run)
 
 
 def _level_kernel(operator: Operator) -> Callable:
-    by_parts = _by_parts(operator)
-    if by_parts is not None:
-        return by_parts
-
-    def kernel(*args: Any) -> Any:
-        level = level_of(args)
-        if level is None or not level.alive:
-            return call_bound(operator, without_closed(args))
-        return level.run(operator, args)
-
-    return kernel
+    return _on_open_level(operator, lambda level, args: level.run(operator, args))
 
 
 registry.at_one_level = _at_one_level

@@ -82,24 +82,19 @@ class Transform:
     __hash__ = None  # type: ignore[assignment]
 
     def __call__(self, x: Any) -> Any:
-        if not self._cache_size:
-            return self._call(x)
-        kept_x, kept_y = self._cached_x_y
-        if x is kept_x:
-            return kept_y
-        y = self._call(x)
-        self._cached_x_y = x, y
-        return y
+        if self._cache_size and x is self._cached_x_y[0]:
+            return self._cached_x_y[1]
+        return self._remembered(x, self._call(x))[1]
 
     def _inv_call(self, y: Any) -> Any:
-        if not self._cache_size:
-            return self._inverse(y)
-        kept_x, kept_y = self._cached_x_y
-        if y is kept_y:
-            return kept_x
-        x = self._inverse(y)
-        self._cached_x_y = x, y
-        return x
+        if self._cache_size and y is self._cached_x_y[1]:
+            return self._cached_x_y[0]
+        return self._remembered(self._inverse(y), y)[0]
+
+    def _remembered(self, x: Any, y: Any) -> tuple[Any, Any]:
+        if self._cache_size:
+            self._cached_x_y = x, y
+        return x, y
 
     def _call(self, x: Any) -> Any:
         raise NotImplementedError

@@ -20,6 +20,15 @@ def find_outside(bad, index, low, high):
             bad[0] = 1
 
 
+@function
+def put(out, bad, x, o, p, i, at):
+    """out[o, p, i] = x[o, at, i], if there is such an element."""
+    if at >= 0 and at < x.shape[1]:
+        out[o, p, i] = x[o, at, i]
+    else:
+        bad[0] = 1
+
+
 @kernel
 def gather(out, bad, x, index, *, single):
     """out[o, p, i] = x[o, index[o, p, i], i]; an index that is outside is told in `bad`.
@@ -30,19 +39,13 @@ def gather(out, bad, x, index, *, single):
         for o in parallel(out.shape[0], out.shape[1]):
             for p in range(out.shape[1]):
                 at = index[o, p, 0]
-                if at >= 0 and at < x.shape[1]:
-                    out[o, p, 0] = x[o, at, 0]
-                else:
-                    bad[0] = 1
+                put(out, bad, x, o, p, 0, at)
     else:
         for row in parallel(out.shape[0] * out.shape[1], out.shape[2]):
             o, p = row // out.shape[1], row % out.shape[1]
             for i in range(out.shape[2]):
                 at = index[o, p, i]
-                if at >= 0 and at < x.shape[1]:
-                    out[o, p, i] = x[o, at, i]
-                else:
-                    bad[0] = 1
+                put(out, bad, x, o, p, i, at)
 
 
 @kernel
@@ -52,10 +55,7 @@ def take_rows(out, bad, x, index, *, single):
         for o in parallel(out.shape[0], out.shape[1]):
             for p in range(out.shape[1]):
                 at = index[p]
-                if at >= 0 and at < x.shape[1]:
-                    out[o, p, 0] = x[o, at, 0]
-                else:
-                    bad[0] = 1
+                put(out, bad, x, o, p, 0, at)
     else:
         for row in parallel(out.shape[0] * out.shape[1], out.shape[2]):
             o, p = row // out.shape[1], row % out.shape[1]

@@ -139,6 +139,23 @@ def even_end(i, n, count):
     return ((i + 1) * n + count - 1) // count
 
 
+@function
+def put_largest(out, indices, x, at, planes, rows, columns):
+    """The largest element of a window, and where in its plane it is, as the result at a place."""
+    height, width = x.shape[2], x.shape[3]
+    best = like(-inf, x)
+    place = (planes[0] * height + rows[0]) * width + columns[0]
+    for z in range(planes[0], planes[1]):
+        for y in range(rows[0], rows[1]):
+            for i in range(columns[0], columns[1]):
+                value = x[at[0], z, y, i]
+                larger = value > best or isnan(value)
+                best = value if larger else best
+                place = (z * height + y) * width + i if larger else place
+    out[at[0], at[1], at[2], at[3]] = best
+    indices[at[0], at[1], at[2], at[3]] = place
+
+
 @kernel
 def adaptive_max_pool(out, indices, x):
     """The largest element of each of as many windows as there are results, and where in its plane it is."""
@@ -148,18 +165,9 @@ def adaptive_max_pool(out, indices, x):
         plane, at = row // (deep * high), row % (deep * high)
         d, h = at // high, at % high
         for w in range(wide):
-            best = like(-inf, x)
-            place = (even_start(d, depth, deep) * height + even_start(h, height, high)) * width + even_start(w, width,
-                                                                                                            wide)
-            for z in range(even_start(d, depth, deep), even_end(d, depth, deep)):
-                for y in range(even_start(h, height, high), even_end(h, height, high)):
-                    for i in range(even_start(w, width, wide), even_end(w, width, wide)):
-                        value = x[plane, z, y, i]
-                        larger = value > best or isnan(value)
-                        best = value if larger else best
-                        place = (z * height + y) * width + i if larger else place
-            out[plane, d, h, w] = best
-            indices[plane, d, h, w] = place
+            put_largest(out, indices, x, (plane, d, h, w), (even_start(d, depth, deep), even_end(d, depth, deep)),
+                        (even_start(h, height, high), even_end(h, height, high)),
+                        (even_start(w, width, wide), even_end(w, width, wide)))
 
 
 @kernel
@@ -223,17 +231,8 @@ def fractional_max_pool(out, indices, x, samples, size_d, size_h, size_w, *, of_
         top = random_start(samples[plane, of_h], h, high, height, size_h)
         for w in range(wide):
             left = random_start(samples[plane, of_w], w, wide, width, size_w)
-            best = like(-inf, x)
-            place = (front * height + top) * width + left
-            for z in range(front, front + size_d):
-                for y in range(top, top + size_h):
-                    for i in range(left, left + size_w):
-                        value = x[plane, z, y, i]
-                        larger = value > best or isnan(value)
-                        best = value if larger else best
-                        place = (z * height + y) * width + i if larger else place
-            out[plane, d, h, w] = best
-            indices[plane, d, h, w] = place
+            put_largest(out, indices, x, (plane, d, h, w), (front, front + size_d), (top, top + size_h),
+                        (left, left + size_w))
 
 
 # back to where the largest were --------------------------------------------------------------------------------------

@@ -290,6 +290,15 @@ def poisson_by_product(rate, words, at):
 
 
 @function
+def proposed(a, b, words, at):
+    """Hormann's transformed rejection: a uniform, the other's distance from the ends, and what that proposes."""
+    u = ordered(next_uniform(words, at) - 0.5)
+    v = next_uniform(words, at)
+    distance = ordered(0.5 - abs(u))
+    return v, distance, ordered(ordered(ordered(2.0 * a) / distance + b) * u)
+
+
+@function
 def poisson_by_rejection(rate, words, at):
     b = ordered(0.931 + ordered(2.53 * sqrt(rate)))
     a = ordered(-0.059 + ordered(0.02483 * b))
@@ -298,10 +307,7 @@ def poisson_by_rejection(rate, words, at):
     count = 0.0
     found = False
     while not found and at[1] <= words.shape[0]:
-        u = ordered(next_uniform(words, at) - 0.5)
-        v = next_uniform(words, at)
-        distance = ordered(0.5 - abs(u))
-        middle = ordered(ordered(ordered(2.0 * a) / distance + b) * u)
+        v, distance, middle = proposed(a, b, words, at)
         count = floor(ordered(ordered(middle + rate) + 0.43))
         count = count if abs(count) < TWO_63 else -TWO_63
         if distance >= 0.07 and v <= squeeze:
@@ -357,10 +363,7 @@ def binomial_by_rejection(n, p, words, at, tails):
     count = 0.0
     found = False
     while not found and at[1] <= words.shape[0]:
-        u = ordered(next_uniform(words, at) - 0.5)
-        v = next_uniform(words, at)
-        distance = ordered(0.5 - abs(u))
-        middle = ordered(ordered(ordered(2.0 * a) / distance + b) * u)
+        v, distance, middle = proposed(a, b, words, at)
         count = floor(ordered(ordered(middle + mean) + 0.5))
         if distance >= 0.07 and v <= squeeze:
             found = True

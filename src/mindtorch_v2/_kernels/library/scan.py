@@ -1,6 +1,6 @@
 """Running sums, products and extrema along the n of [outer, n, inner]."""
 
-from ..language import flat, float64, int64, kernel, like, local, parallel, unrolled
+from ..language import flat, float64, function, int64, kernel, like, local, parallel, unrolled
 from .columns import COLUMNS, columns_of
 
 _ROWS = 4  # rows that are gone through together: in one alone each step would wait for the one before
@@ -37,6 +37,19 @@ def running_columns(out: flat, x: flat, outer, n, inner, width, *, combine, star
                 out[i] = made
 
 
+@function
+def put_extreme(values, places, best, place, x, i, k, at, largest):
+    """Element i, the k-th of a line: the largest (smallest) so far and where it was, kept at a place of two arrays."""
+    v, b, p = x[i], best[at], place[at]
+    better = v != v or (v >= b if largest else v <= b)
+    b = v if better else b
+    p = k if better else p
+    best[at] = b
+    place[at] = p
+    values[i] = b
+    places[i] = p
+
+
 @kernel
 def extreme_rows(values: flat, places: flat, x: flat, rows, n, *, largest):
     """Running extrema, and where each was last met; a NaN wherever one comes, and from then on."""
@@ -49,14 +62,7 @@ def extreme_rows(values: flat, places: flat, x: flat, rows, n, *, largest):
         for k in range(n):
             for r in unrolled(_ROWS):
                 i = min(turn * _ROWS + r, rows - 1) * n + k
-                v, b, p = x[i], best[r], place[r]
-                better = v != v or (v >= b if largest else v <= b)
-                b = v if better else b
-                p = k if better else p
-                best[r] = b
-                place[r] = p
-                values[i] = b
-                places[i] = p
+                put_extreme(values, places, best, place, x, i, k, r, largest)
 
 
 @kernel
@@ -72,11 +78,4 @@ def extreme_columns(values: flat, places: flat, x: flat, outer, n, inner, width,
         for k in range(n):
             for j in range(columns):
                 i = at + k * inner + j
-                v, b, p = x[i], best[j], place[j]
-                better = v != v or (v >= b if largest else v <= b)
-                b = v if better else b
-                p = k if better else p
-                best[j] = b
-                place[j] = p
-                values[i] = b
-                places[i] = p
+                put_extreme(values, places, best, place, x, i, k, j, largest)

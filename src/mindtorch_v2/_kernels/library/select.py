@@ -69,6 +69,16 @@ def inserted(places, row, first, last, x, o, j, largest, nans):
 
 
 @function
+def out_of_place(places, row, low, high, pivot, x, o, j, largest, nans):
+    """The next places from below and from above whose elements belong on the other side of the pivot."""
+    while earlier(x, o, j, places[row, low], pivot, largest, nans):
+        low += 1
+    while earlier(x, o, j, pivot, places[row, high], largest, nans):
+        high -= 1
+    return low, high
+
+
+@function
 def partitioned(places, row, first, last, x, o, j, largest, nans):
     """Where the second part begins, once the median of three has parted a stretch in two."""
     b, c = first + (last - first) // 2, last - 1
@@ -84,19 +94,12 @@ def partitioned(places, row, first, last, x, o, j, largest, nans):
     places[row, chosen] = places[row, first]
     places[row, first] = pivot
     low, high = first + 1, last - 1
-    while earlier(x, o, j, places[row, low], pivot, largest, nans):
-        low += 1
-    while earlier(x, o, j, pivot, places[row, high], largest, nans):
-        high -= 1
+    low, high = out_of_place(places, row, low, high, pivot, x, o, j, largest, nans)
     while low < high:
         place = places[row, low]
         places[row, low] = places[row, high]
         places[row, high] = place
-        low, high = low + 1, high - 1
-        while earlier(x, o, j, places[row, low], pivot, largest, nans):
-            low += 1
-        while earlier(x, o, j, pivot, places[row, high], largest, nans):
-            high -= 1
+        low, high = out_of_place(places, row, low + 1, high - 1, pivot, x, o, j, largest, nans)
     return low
 
 

@@ -59,15 +59,19 @@ _mse_loss, _l1_loss = _operators["mse_loss"], _operators["l1_loss"]
 _smooth_l1_loss, _huber_loss = _operators["smooth_l1_loss"], _operators["huber_loss"]
 
 
+def _distance(loss: Callable, input: Tensor, target: Tensor, code: int, weight: Tensor | None) -> Tensor:
+    """A loss of elements, of which each may have a weight."""
+    if weight is None:
+        return loss(input, target, code)
+    return _weighted(loss(input, target, 0), weight, input, code)
+
+
 def mse_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
              reduction: str = "mean",
              weight: Tensor | None = None) -> Tensor:
     """(input - target)^2"""
     _warn_of_broadcast(input, target)
-    code = _reduction(size_average, reduce, reduction)
-    if weight is None:
-        return _mse_loss(input, target, code)
-    return _weighted(_mse_loss(input, target, 0), weight, input, code)
+    return _distance(_mse_loss, input, target, _reduction(size_average, reduce, reduction), weight)
 
 
 def l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
@@ -75,10 +79,7 @@ def l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, red
             weight: Tensor | None = None) -> Tensor:
     """|input - target|"""
     _warn_of_broadcast(input, target)
-    code = _reduction(size_average, reduce, reduction)
-    if weight is None:
-        return _l1_loss(input, target, code)
-    return _weighted(_l1_loss(input, target, 0), weight, input, code)
+    return _distance(_l1_loss, input, target, _reduction(size_average, reduce, reduction), weight)
 
 
 def smooth_l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,

@@ -46,6 +46,12 @@ def _insert(modules: dict[str, Module], index: int, module: Module) -> None:
     modules[str(index)] = module
 
 
+def _check_iterable(container: str, entries: Any) -> None:
+    if not isinstance(entries, Iterable):
+        raise TypeError(f"{container}.update should be called with an iterable of key/value pairs, but got "
+                        f"{type(entries).__name__}")
+
+
 def _pairs(container: str, entries: Iterable[Any]) -> Iterator[tuple[str, Any]]:
     """The entries, each checked to be a pair."""
     for position, entry in enumerate(entries):
@@ -290,11 +296,7 @@ class ModuleDict(Module):
 
     def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
         """Adds or replaces modules, from a mapping or from pairs."""
-        if not isinstance(modules, Iterable):
-            raise TypeError(
-                f"ModuleDict.update should be called with an iterable of key/value pairs, but got "
-                f"{type(modules).__name__}"
-            )
+        _check_iterable("ModuleDict", modules)
         if isinstance(modules, (Mapping, ModuleDict)):
             for key, module in modules.items():
                 self[key] = module
@@ -464,11 +466,7 @@ class ParameterDict(Module):
 
     def update(self, parameters: Any) -> None:
         """Adds or replaces values, from a mapping or from pairs; a plain dict is taken in the order of its keys."""
-        if not isinstance(parameters, Iterable):
-            raise TypeError(
-                f"ParametersDict.update should be called with an iterable of key/value pairs, but got "
-                f"{type(parameters).__name__}"
-            )
+        _check_iterable("ParametersDict", parameters)
         if isinstance(parameters, (OrderedDict, ParameterDict)):
             for key, value in parameters.items():
                 self[key] = value
