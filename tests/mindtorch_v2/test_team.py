@@ -115,10 +115,32 @@ def test_products(number, m, k, n):
         assert np.isnan(out[:, 1::2]).all()
 
 
+def test_many_threads_are_openblas_s_own_unless_those_from_here_work(number, monkeypatch):
+    monkeypatch.setattr(team, "_MANY", 2)
+    tell, change = team._blas_threads()
+    change(1)
+    a, b = numbers(80, 70), numbers(70, 60)
+    monkeypatch.setattr(np, "matmul", lambda *given, whole=np.matmul, **named: (
+        counts.append(tell()), whole(*given, **named))[1])
+    counts: list[int] = []
+    np.testing.assert_allclose(matrices._shared_out(a, b), a @ b, rtol=1e-4, atol=1e-4)
+    assert counts == [number]
+    team.in_parts(lambda part: matrices._shared_out(a, b), 2, 10)
+    assert number == 1 or counts[1:] == [1, 1]
+
+
+def test_four_times_the_work_is_for_twice_the_threads(monkeypatch):
+    monkeypatch.setattr(team, "is_used", lambda: True)
+    monkeypatch.setattr(team, "get_num_threads", lambda: 16)
+    assert [team.worth(team.SHARE * n) for n in (0, 1, 2, 8, 32, 10**6)] == [1, 1, 2, 4, 8, 16]
+
+
 def test_products_of_batches(number):
-    for shapes in (((5, 60, 70), (5, 70, 50)), ((2, 3, 60, 70), (2, 3, 70, 50)), ((1, 60, 90), (4, 90, 50))):
+    for shapes in (((5, 60, 70), (5, 70, 50)), ((2, 3, 60, 70), (2, 3, 70, 50)), ((1, 60, 90), (4, 90, 50)),
+                   ((1, 1, 60, 90), (1, 1, 90, 50))):
         a, b = (numbers(*shape) for shape in shapes)
-        np.testing.assert_allclose(matrices._shared_out(a, b), a @ b, rtol=1e-4, atol=1e-4)
+        for out in (None, np.empty((a @ b).shape, "f4")):
+            np.testing.assert_allclose(matrices._shared_out(a, b, out), a @ b, rtol=1e-4, atol=1e-4)
 
 
 def test_products_that_are_not_for_it(number):
@@ -185,7 +207,7 @@ def agrees(number, monkeypatch):
 
 @pytest.mark.parametrize("layer, given", [(nn.LSTM, {}), (nn.GRU, {}), (nn.LSTM, dict(proj_size=3)),
                                           (nn.LSTM, dict(bidirectional=True)), (nn.GRU, dict(bias=False))])
-def test_recurrent_layers(agrees, layer, given):
+def test_recurrent_layers(agrees, number, layer, given):
     torch.manual_seed(0)
     model = layer(5, 7, **given)
     directions = 2 if model.bidirectional else 1
@@ -195,7 +217,7 @@ def test_recurrent_layers(agrees, layer, given):
         output, states = torch.func.functional_call(model, values, (x,))
         return output, *(states if isinstance(states, tuple) else (states,))
 
-    agrees(rnn, [3] * 2 * directions, compute, torch.randn(4, 40, 5), *model.parameters())
+    agrees(rnn, [3] * 2 * directions if number > 1 else [], compute, torch.randn(4, 40, 5), *model.parameters())
 
 
 def test_packed_sequences_are_not_cut(agrees):

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ..._core.threads import get_num_threads
-from .team import SHARE, alone, in_parts, is_used
+from .team import SHARE, alone, in_parts, is_used, multiplies_itself
 
 __all__ = ["dot", "linear", "matmul", "product"]
 
@@ -56,12 +56,16 @@ def _in_pieces(a: Any, b: Any, made: Any, piece: int) -> None:
 
 
 def _shared_out(a: Any, b: Any, out: Any = None) -> Any:
-    """`np.matmul(a, b, out)` of large arrays on the threads of team.py; None for what is not theirs."""
+    """`np.matmul(a, b, out)` of large arrays on several threads, see team.py; None for others."""
     work = a.size * b.shape[-1] if a.ndim == b.ndim > 1 else 0
     if work < _LARGE or not is_used() or a.dtype is not b.dtype or a.shape[-1] != b.shape[-2]:
         return None
+    if a.ndim > 2 and len(a) == len(b) == 1:
+        return _shared_out(a[0], b[0], None if out is None else out[0])[None]
     rows, columns = a.shape[-2], b.shape[-1]
     piece = _piece(a, b) if a.ndim == 2 else 0
+    if a.ndim == 2 and work >= (2 * SHARE if piece else SHARE // 2) and multiplies_itself():
+        return np.matmul(a, b, out=out, order="C")
     if not piece and (work < 2 * SHARE or a.shape[:-2] != b.shape[:-2]):
         with alone:
             return np.matmul(a, b, out=out, order="C")

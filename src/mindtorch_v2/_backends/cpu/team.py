@@ -1,8 +1,11 @@
 """Python threads that share the work of large array functions where no kernels are compiled.
 
-NumPy lets other threads run while it computes. OpenBLAS has threads of its own, but they wait for each other and for
-work by spinning, for 0.1 s, and scale badly on products of a millisecond; with other programs on the machine these took
-20 times as long. So OpenBLAS multiplies on one thread, and threads from here, which sleep, multiply a part each.
+NumPy lets other threads run while it computes, but each call of it takes a turn at the interpreter: with 16 threads
+that takes longer than the work, unless there is much of it.
+
+OpenBLAS has threads of its own, which wait for each other and for work by spinning, for 0.1 s. With other programs on
+a machine of few cores, products took 20 times as long. So there OpenBLAS multiplies on one thread, and threads from
+here, which sleep, multiply a part each; where there are more cores OpenBLAS's threads multiply large matrices.
 
 Compiled kernels have another team (jit/threads.py), and where they may come this one is not used.
 """
@@ -11,6 +14,7 @@ import contextlib
 import contextvars
 import ctypes
 import functools
+import math
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -19,9 +23,10 @@ from typing import Any
 from ..._core.threads import blas, get_num_threads
 from .jit import machine
 
-__all__ = ["alone", "in_parts", "is_used", "worth"]
+__all__ = ["alone", "in_parts", "is_used", "multiplies_itself", "worth"]
 
 SHARE = 1 << 22  # multiplications, or as much other work, that repay waking a thread
+_MANY = 4  # threads from which on OpenBLAS's own ones multiply large matrices
 _Part = Callable[[slice], Any]
 
 
@@ -65,6 +70,17 @@ class _Alone:
 
 
 alone = _Alone()
+
+
+def multiplies_itself() -> bool:
+    """Whether OpenBLAS multiplies large matrices on its own threads: there are many, and none from here at work."""
+    many = get_num_threads()
+    if many < _MANY or alone.inside:
+        return False
+    tell, change = _blas_threads()
+    if tell() != many:  # it counts the cores itself, and two threads of one core twice
+        change(many)
+    return True
 
 
 # threads -------------------------------------------------------------------------------------------------------------
@@ -136,8 +152,8 @@ def _team(wanted: int) -> Iterator[int]:
 
 
 def worth(work: float) -> int:
-    """How many threads so much work is for."""
-    return max(1, min(get_num_threads(), int(work // SHARE))) if is_used() else 1
+    """How many threads so much work is for: each makes the others wait, so that four times the work is for twice."""
+    return max(1, min(get_num_threads(), math.isqrt(int(2 * work // SHARE)))) if is_used() else 1
 
 
 def in_parts(compute: _Part, length: int, work: float) -> list[Any]:

@@ -14,7 +14,7 @@ from ...._kernels.library import recurrent as kernels
 from ...._ops.rnn import GATES, GRU, LSTM, _blocks, _layer_array, _layer_backward_array, _rows
 from .. import matrices, xp
 from ..jit.calls import hurry, launched
-from ..team import in_parts, is_used
+from ..team import in_parts, is_used, worth
 
 hurry(kernels.lstm, kernels.gru, kernels.lstm_back, kernels.gru_back, kernels.states_before)
 
@@ -40,13 +40,14 @@ def _parts(rows: int, w_hh: Any) -> int:
     return min(threads * rounds, rows)
 
 
-def _by_samples(compute: Callable[..., tuple], input: Any, w_hh: Any, batch_sizes: tuple) -> list[tuple] | None:
-    """What `compute(of_steps, of_states, batch_sizes)` makes of parts of the samples; None if they differ in length.
+def _by_samples(compute: Callable[..., tuple], w_hh: Any, batch_sizes: tuple) -> list[tuple] | None:
+    """What `compute(of_steps, of_states, batch_sizes)` makes of parts of the samples.
 
+    None if they differ in length, or if a step is little work: its many calls would wait for the interpreter.
     The functions that it is given take the rows of some samples out of an array of all steps, or of states.
     """
     steps, batch = len(batch_sizes), batch_sizes[0]
-    if batch_sizes[-1] != batch:
+    if batch_sizes[-1] != batch or worth(batch * w_hh.size) == 1:
         return None
 
     def some(part: slice) -> tuple:
@@ -60,7 +61,7 @@ def _by_samples(compute: Callable[..., tuple], input: Any, w_hh: Any, batch_size
 
         return compute(of_steps, of_states, (rows.stop - rows.start,) * steps)
 
-    return in_parts(some, -(-batch // _SAMPLES), 2 * len(input) * w_hh.size)
+    return in_parts(some, -(-batch // _SAMPLES), batch * w_hh.size)
 
 
 def _all_states(parts: Sequence[Any]) -> Any:
@@ -77,7 +78,7 @@ def _all_steps(parts: Sequence[Any], steps: int) -> Any:
 def _layer_by_samples(input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, w_hr: Any, mode: str,
                       batch_sizes: tuple, reverse: bool) -> Any:
     parts = _by_samples(lambda of_steps, of_states, sizes: _layer_array(
-        xp, of_steps(input), of_states(h0), of_states(c0), w_ih, w_hh, b_ih, b_hh, w_hr, mode, sizes, reverse), input,
+        xp, of_steps(input), of_states(h0), of_states(c0), w_ih, w_hh, b_ih, b_hh, w_hr, mode, sizes, reverse),
         w_hh, batch_sizes)
     if parts is None:
         return None
@@ -92,7 +93,7 @@ def _backward_by_samples(grad_output: Any, grad_h: Any, grad_c: Any, input: Any,
                          output_mask: tuple) -> Any:
     parts = _by_samples(lambda of_steps, of_states, sizes: _layer_backward_array(
         xp, of_steps(grad_output), of_states(grad_h), of_states(grad_c), of_steps(input), of_states(h0), of_states(c0),
-        w_ih, w_hh, w_hr, of_steps(output), of_steps(gates), of_steps(kept), mode, sizes, reverse, output_mask), input,
+        w_ih, w_hh, w_hr, of_steps(output), of_steps(gates), of_steps(kept), mode, sizes, reverse, output_mask),
         w_hh, batch_sizes)
     if parts is None:
         return None
