@@ -1,5 +1,7 @@
 """Norms in both memory formats, dropout and recurrent layers on a GPU, against the CPU."""
 
+import copy
+
 import pytest
 
 import mindtorch_v2 as torch
@@ -53,6 +55,62 @@ def test_batch_norm_is_exact_far_from_zero():
     x = torch.randn(64, 3, 9, 9, dtype=torch.float64) + 1000
     wanted = functional.batch_norm(x, None, None, training=True)
     check_near(functional.batch_norm(x.float().cuda(), None, None, training=True), wanted, 2e-4)
+
+
+PARTED = [(64, 64, 28, 28), (7, 72, 33, 31), (3, 256, 40, 40), (9, 2048, 7, 7), (2, 33, 90, 90), (4000, 40, 1, 1)]
+
+
+def batch_normed(x, grad, norm):
+    """Result and gradients of a norm in training."""
+    x = x.detach().requires_grad_()
+    y = norm(x)
+    return [y.detach(), *torch.autograd.grad(y, (x, norm.weight, norm.bias), grad)]
+
+
+@pytest.mark.parametrize("kind", TOLERANCES, ids=str)
+@pytest.mark.parametrize("last", [False, True], ids=["first", "last"])
+@pytest.mark.parametrize("shape", PARTED, ids=str)
+def test_batch_norm_of_channels_in_many_parts(shape, last, kind):
+    """Several blocks have a channel; whichever is done last concludes, always to the same digits."""
+    torch.manual_seed(0)
+    form = torch.channels_last if last else torch.contiguous_format
+    x, grad = (torch.randn(shape).to(kind).contiguous(memory_format=form) for _ in range(2))
+    wide = torch.float64 if kind is torch.float64 else torch.float32
+    norm = nn.BatchNorm2d(shape[1], track_running_stats=False, dtype=wide)
+    nn.init.uniform_(norm.weight, 0.5, 1.5)
+    wanted = batch_normed(x.double(), grad.double(), copy.deepcopy(norm).double())
+    there, grads, norm = x.cuda(), grad.cuda(), norm.cuda()
+    first = batch_normed(there, grads, norm)
+    for made, value in zip(first, wanted, strict=True):
+        check_near(made, value, TOLERANCES[kind] / 4)
+    for _ in range(3):
+        assert all(torch.equal(a, b) for a, b in zip(batch_normed(there, grads, norm), first, strict=True))
+
+
+def test_batch_norm_on_streams_and_in_graphs():
+    torch.manual_seed(0)
+    norm = nn.BatchNorm2d(64, track_running_stats=False).cuda()
+    given = [torch.randn(32, 64, 28, 28, device="cuda").contiguous(memory_format=torch.channels_last) for _ in range(4)]
+    wanted = [batch_normed(x, x, norm) for x in given]
+    torch.cuda.synchronize()
+    streams, graphs, made = [torch.cuda.Stream() for _ in given], [], []
+    for x, stream in zip(given, streams, strict=True):
+        with torch.cuda.stream(stream):
+            batch_normed(x, x, norm)
+        torch.cuda.synchronize()
+        graphs.append(torch.cuda.CUDAGraph())
+        with torch.cuda.graph(graphs[-1]):
+            made.append(batch_normed(x, x, norm))
+    for _ in range(5):
+        results = []
+        for x, stream, graph in zip(given, streams, graphs, strict=True):
+            with torch.cuda.stream(stream):
+                graph.replay()
+                results.append(batch_normed(x, x, norm))
+        torch.cuda.synchronize()
+        for found in (made, results):
+            for one, other in zip(found, wanted, strict=True):
+                assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
 @pytest.mark.parametrize("kind", TOLERANCES, ids=str)
