@@ -51,6 +51,18 @@ def test_norm(name, last, kind):
         check_module(lambda c=shape[1]: NORMS[name](c).to(kind), x, TOLERANCES[kind])
 
 
+ROWS = {"layer norm": lambda width: nn.LayerNorm(width), "rms norm": lambda width: nn.RMSNorm(width),
+        "softmax": lambda width: nn.Softmax(-1), "log softmax": lambda width: nn.LogSoftmax(-1)}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", TOLERANCES, ids=str)
+@pytest.mark.parametrize("width", [5001, 12291, 32768])
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_of_a_thousand_threads(name, width, kind):
+    """Each of which may take 64 registers, whatever the row holds."""
+    check_module(lambda: ROWS[name](width).to(kind), torch.randn(3, width).to(kind), TOLERANCES[kind])
+
+
 def test_batch_norm_is_exact_far_from_zero():
     x = torch.randn(64, 3, 9, 9, dtype=torch.float64) + 1000
     wanted = functional.batch_norm(x, None, None, training=True)

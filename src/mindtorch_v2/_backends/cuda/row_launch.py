@@ -1,6 +1,7 @@
 """Kernels that work on whole rows, held in registers."""
 
 import functools
+import math
 from typing import Any
 
 from .launch import PACKS, Launch, c_type, compiled, longs
@@ -93,16 +94,20 @@ def row_launch(source: tuple[str, str], types: tuple[str, ...], wide: str, rows:
         return None
     v, items, block, grid = shape
     letters = "".join("d" if p.strip().startswith("double") else "q" for p in source[0].split(","))
-    return Launch(_compiled(source, types, wide, v, items, centred), letters, (grid,), block, longs(rows, width))
+    kernel = _compiled(source, types, wide, v, items, math.prod(block), centred)
+    return Launch(kernel, letters, (grid,), block, longs(rows, width))
 
 
 @functools.cache
-def _compiled(source: tuple[str, str], types: tuple[str, ...], wide: str, v: int, items: int, centred: bool) -> Any:
+def _compiled(source: tuple[str, str], types: tuple[str, ...], wide: str, v: int, items: int, threads: int,
+              centred: bool) -> Any:
+    """The kernel of blocks of so many threads: 1,024 of them start only if each takes at most 64 registers."""
     parameters, body = source
     named = "".join(f"typedef {kind} T{i};\n" for i, kind in enumerate(types))
     text = (f"typedef {wide} A;\n#define V {v}\n#define ITEMS {items}\n#define CENTRED {int(centred)}\n"
             f"{_FLOATS[wide]}{named}{_HEAD}"
-            f'extern "C" __global__ void rows_kernel({parameters}, int64 rows, int64 width) {{{_START}{body}}}\n')
+            f'extern "C" __global__ void __launch_bounds__({threads}) rows_kernel({parameters}, int64 rows, '
+            f"int64 width) {{{_START}{body}}}\n")
     return compiled(text, "rows_kernel")
 
 
