@@ -43,9 +43,13 @@ template <> struct narrow<half_t> {
 };
 template <> struct narrow<bfloat_t> {
     __device__ static inline bfloat_t of(float x) {
-        unsigned int u = (unsigned int)__float_as_int(x);
         bfloat_t b;
-        b.bits = x != x ? 0x7fc0 : (unsigned short)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+#if __CUDA_ARCH__ >= 800
+        asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(b.bits) : "f"(x));
+#else
+        unsigned int u = (unsigned int)__float_as_int(x);
+        b.bits = x != x ? 0x7fff : (unsigned short)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+#endif
         return b;
     }
 };

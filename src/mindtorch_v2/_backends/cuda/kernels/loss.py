@@ -117,46 +117,49 @@ extern "C" __global__ void weigh(const I* target, const T* weight, A* weights, i
     int64 i = blockIdx.x * (int64)blockDim.x + threadIdx.x;
     if (i < count) weights[i] = (int64)target[i] == ignored ? (A)0 : weight ? (A)widened(weight[target[i]]) : (A)1;
 }
-extern "C" __global__ void spread(const T* grad, const T* scores, const I* target, const A* weights, const A* total,
-                                  const T* row_tops, const A* row_totals, T* out, int64 classes, int64 each_grad,
-                                  int64 ignored) {
-    int64 at = blockIdx.x, own = (int64)target[at];
+extern "C" __global__ void __launch_bounds__(256, 4) spread(
+        const T* grad, const T* scores, const I* target, const A* weights, const A* total, const T* row_tops,
+        const A* row_totals, T* out, int64 classes, int64 each_grad, int64 ignored) {
+    int64 at = blockIdx.x;
+    const T* row = scores + at * classes;
+    T* made = out + at * classes;
+    int64 head = before_groups(made, classes), groups = (classes - head) / V;
+    int64 first = blockIdx.y * (int64)blockDim.x + threadIdx.x, stride = (int64)gridDim.y * blockDim.x;
+    const group* whole = (const group*)(row + head);
+    group held[U];
+#define TAKE(i) if (row_tops) _Pragma("unroll") for (int u = 0; u < U; ++u) \
+    if ((i) + u * stride < groups) held[u] = whole[(i) + u * stride];
+    TAKE(first)  // asked for before what the row has in common is known
+    int64 own = (int64)target[at];
     A g = (A)widened(grad[each_grad ? at : 0]);
     if (total) g /= total[0];
     g = own == ignored ? (A)0 : g * weights[at];  // all of them ignored, the total is zero
     A top = row_tops ? (A)widened(row_tops[at]) : (A)0, share = row_tops ? g / row_totals[at] : (A)0;
-    const T* row = scores + at * classes;
-    T* made = out + at * classes;
-#define GRADIENT(x, is_own) \
-    narrow<T>::of((row_tops ? EXP((A)widened(x) - top) * share : (A)0) - (is_own ? g : (A)0))
-    int64 head = before_groups(made, classes), groups = (classes - head) / V;
-    int64 first = blockIdx.y * (int64)blockDim.x + threadIdx.x, stride = (int64)gridDim.y * blockDim.x;
+#define GRADIENT(x) (row_tops ? EXP((A)widened(x) - top) * share : (A)0)
     for (int64 i = first; i < groups; i += U * stride) {
-        group held[U];
-        #pragma unroll
-        for (int u = 0; u < U; ++u)
-            if (row_tops && i + u * stride < groups) held[u] = ((const group*)(row + head))[i + u * stride];
         #pragma unroll
         for (int u = 0; u < U; ++u) {
-            int64 group_at = i + u * stride, past = own - (head + group_at * V);
-            if (group_at >= groups) break;
-            int within = past >= 0 && past < V ? (int)past : -1;
+            if (i + u * stride >= groups) break;
+            int64 within = own - (head + (i + u * stride) * V);
             group given;
             #pragma unroll
-            for (int j = 0; j < V; ++j) given.v[j] = GRADIENT(held[u].v[j], j == within);
-            ((group*)(made + head))[group_at] = given;
+            for (int j = 0; j < V; ++j) given.v[j] = narrow<T>::of(GRADIENT(held[u].v[j]));
+            if (within >= 0 && within < V)
+                for (int j = 0; j < V; ++j) if (j == within) given.v[j] = narrow<T>::of(GRADIENT(held[u].v[j]) - g);
+            ((group*)(made + head))[i + u * stride] = given;
         }
+        TAKE(i + U * stride)
     }
     int64 rest = classes - groups * V;
     for (int64 i = first; i < rest; i += stride) {
         int64 place = i < head ? i : i + groups * V;
-        made[place] = GRADIENT(row[place], place == own);
+        made[place] = narrow<T>::of(GRADIENT(row[place]) - (place == own ? g : (A)0));
     }
 }
 """
 _FLOATS = {"float": "#define EXP expf\n#define LOG logf\n#define HUGE __int_as_float(0x7f800000)\n",
            "double": "#define EXP exp\n#define LOG log\n#define HUGE __longlong_as_double(0x7ff0000000000000LL)\n"}
-_GROUPS, _MOST_THREADS = 4, 512  # U, and the threads of a block
+_GROUPS, _MOST_THREADS, _TURNS = 4, 512, 3  # U, the threads of a block, and how often each takes U groups of a row
 
 
 def _loss_source(scores: np.dtype, target: np.dtype) -> tuple[str, np.dtype]:
@@ -228,7 +231,7 @@ def _gradient(spec: Spec, grad_output: CudaArray, target: CudaArray, reduction: 
     weigh, finish, spread = (kernel(text, name, "q" * count) for name, count in (("weigh", 5), ("finish", 6),
                                                                                  ("spread", 11)))
     threads = _threads(grad_output.dtype, classes, 256)
-    grid = rows, max(1, min(-(-classes * grad_output.dtype.itemsize // (16 * _GROUPS * threads)), 64))
+    grid = rows, max(1, min(classes * grad_output.dtype.itemsize // (16 * _GROUPS * threads * _TURNS), 64))
 
     def run(grad_output: CudaArray, self: CudaArray | None, target: CudaArray, weight: CudaArray | None,
             top: CudaArray | None, row_total: CudaArray | None) -> CudaArray:

@@ -16,10 +16,11 @@ from ..cublas import Product
 from ..launch import Launch, compiled
 
 _EACH = 8  # numbers of 2 bytes in the 16 that a row should begin at a multiple of
-_FAST, _SLOW = 700e12, {1: 100e12, 2: 200e12, 4: 300e12}  # operations a second, by what row steps are multiples of
-_BANDWIDTH, _LAUNCH = 4e12, 4e-6  # bytes a second, and the seconds that a further kernel takes
+# Of an H200: operations a second, by what row steps are multiples of; bytes a second, and seconds of a further kernel.
+_FAST, _SLOW = 700e12, {1: 130e12, 2: 220e12, 4: 220e12}
+_BANDWIDTH, _LAUNCH = 3.2e12, 4e-6
 _GAIN = 1.5  # the estimates are rough: what is not clearly faster stays as it is
-_THREADS, _PER_THREAD, _MOST_LINES = 256, 4, 1 << 30
+_THREADS, _PER_THREAD, _TURNS, _MOST_LINES = 256, 4, 3, 1 << 30  # a thread has groups of 16 bytes at once, some times
 
 # A y of a block has a row of the target. Targets are written 16 bytes at a time from their first multiple of 16 on,
 # sources read so too: what a group needs lies in two such places, and is shifted. Beyond the source there are zeros.
@@ -34,7 +35,7 @@ __device__ inline uint4 shifted(uint4 low, uint4 high, unsigned bytes) {
     return make_uint4(__funnelshift_r(w[0], w[1], bits), __funnelshift_r(w[1], w[2], bits),
                       __funnelshift_r(w[2], w[3], bits), __funnelshift_r(w[3], w[4], bits));
 }
-extern "C" __global__ void move(const unsigned short* from, unsigned short* to, sizes s) {
+extern "C" __global__ void __launch_bounds__(256, 4) move(const unsigned short* from, unsigned short* to, sizes s) {
     unsigned across = (unsigned)s.across, each = (unsigned)s.all_rows, part = blockIdx.x % across;
     unsigned line = blockIdx.x / across * blockDim.y + threadIdx.y, row = line % each;
     if (line >= s.lines) return;
@@ -118,8 +119,8 @@ class Move:
     def _launch(self) -> Launch:
         source, (count, rows, columns) = self.source, self.layout.shape
         lines, groups = count * rows, max(1, columns // _EACH)
-        wide = min(_THREADS, 1 << (groups - 1).bit_length())
-        high, across = _THREADS // wide, -(-groups // (wide * _PER_THREAD))
+        wide = min(_THREADS, 1 << (-(-groups // _PER_THREAD) - 1).bit_length())
+        high, across = _THREADS // wide, max(1, groups // (wide * _PER_THREAD * _TURNS))
         sizes = _Sizes(min(source.rows, rows), min(source.columns, columns), source.step, source.between, lines, rows,
                        columns, across)
         return Launch(compiled(f"#define U {_PER_THREAD}\n{_MOVE}", "move"), "qq", (-(-lines // high) * across,),
@@ -141,8 +142,9 @@ class Padding:
                  batch: tuple[int, int, int] | None) -> None:
         """As for `Product`."""
         count, between_a, between_b = batch or (1, 0, 0)
-        # cuBLAS asks for whole groups in the sizes along rows too, not only in the steps between them. Numbers beyond
-        # the inner size are zeros in both factors, and those beyond the others only make results that nobody reads.
+        # Sizes along rows are padded too, not only the steps between them: with an inner size of 50257 cuBLAS is as
+        # slow over padded rows as over others. Numbers beyond the inner size are zeros in both factors, and those
+        # beyond the others only make results that nobody reads.
         high = _rounded(rows) if a[0] else rows
         deep = _rounded(inner) if b[0] or not a[0] else inner
         wide = _rounded(columns)
