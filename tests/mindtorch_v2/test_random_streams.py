@@ -14,6 +14,7 @@ import mindtorch_v2 as torch
 from mindtorch_v2._backends.cpu.jit import calls, machine
 from mindtorch_v2._core import mersenne_twister
 from mindtorch_v2._core import random as _random
+from mindtorch_v2._core.few_draws import few_drawn
 from mindtorch_v2._core.mersenne_twister import Generator
 from mindtorch_v2._kernels.library import random as kernels
 from mindtorch_v2._kernels.library.random import shuffled
@@ -36,14 +37,15 @@ def weights(count: int, dtype: str) -> np.ndarray:
 def draw(generator: Generator, name: str, size: int, dtype: str, parameters: list) -> np.ndarray:
     """What the function called `name` gives for one recorded step."""
     if name == "normal_strided":
-        return _random.normal(generator, (size,), numpy_dtype(dtype), *parameters, contiguous=size < 2)
+        function = _random.normal if size < 2 else _random.strided_normal
+        return function(generator, (size,), numpy_dtype(dtype), *parameters)
     function = getattr(_random, name)
     if name == "randperm":
         return function(generator, size)
     if name in ("bernoulli_tensor", "multinomial"):
         return function(generator, weights(size, dtype), *parameters)
     if name in ("randint", "bernoulli_scalar"):
-        return function(generator, (size,), *parameters)
+        dtype = "int64" if name == "randint" else "bool"
     return function(generator, (size,), numpy_dtype(dtype), *parameters)
 
 
@@ -139,8 +141,8 @@ def test_strided_tensors_are_filled_in_memory_order(axes: tuple[int, ...]) -> No
         (lambda g: _random.uniform(g, (2,), np.float32, 1, 0), "found from=1 > to=0"),
         (lambda g: _random.normal(g, (2,), np.float32, 0, -1), "normal expects std >= 0.0, but found std -1"),
         (lambda g: _random.normal_tensor(g, 0.0, np.array([-1.0]), (1,), np.float64), "all elements of std >= 0.0"),
-        (lambda g: _random.randint(g, (2,), 5, 5), "'from' to be less than 'to', but got from=5 >= to=5"),
-        (lambda g: _random.bernoulli_scalar(g, (2,), 1.5), r"p to be in \[0, 1\], but got p=1.5"),
+        (lambda g: _random.randint(g, (2,), np.dtype(int), 5, 5), "less than 'to', but got from=5 >= to=5"),
+        (lambda g: _random.bernoulli_scalar(g, (2,), np.dtype(bool), 1.5), r"p to be in \[0, 1\], but got p=1.5"),
         (lambda g: _random.bernoulli_tensor(g, np.array([1.5])), "p_in >= 0 && p_in <= 1"),
         (lambda g: _random.exponential(g, (2,), np.float32, 0.0), "lambda > 0.0, but found lambda=0"),
         (lambda g: _random.geometric(g, (2,), np.float32, 1.0), r"p to be in \(0, 1\), but got p=1"),
@@ -354,3 +356,52 @@ def test_whole_numbers_are_the_remainders_of_words(extent: int, monkeypatch) -> 
         made[...] = 0
         assert calls.launched(kernels.integers, made, given, extent, -3, 1 / extent)
         assert made.tolist() == expected
+
+
+# ---- few numbers, drawn word by word ---------------------------------------------------------------------------------
+
+FLOATS = ("float32", "float64", "float16", "bfloat16")
+FEW = {
+    "uniform": [((), FLOATS), ((-3.0, 2.5), FLOATS), ((0.0, 3e38), ("float32",))],
+    "normal": [((), FLOATS), ((1.5, 3.0), FLOATS)],
+    "strided_normal": [((1.5, 3.0), FLOATS)],
+    "exponential": [((2.0,), FLOATS)],
+    "geometric": [((0.3,), (*FLOATS, "int64"))],
+    "cauchy": [((1.0, 2.0), FLOATS)],
+    "log_normal": [((0.2, 0.5), FLOATS)],
+    "bernoulli_scalar": [((0.3,), (*FLOATS, "bool", "int64")), ((1.0,), ("bool",)), ((0.0,), ("float32",))],
+    "randint": [((-5, 100), ("float32", "int64", "int8")), ((2**40, 2**40 + 9), ("int64",)), ((0, 2**40), ("int64",))],
+    "random_full": [((), (*FLOATS, "int64", "int32", "uint8", "bool"))],
+}
+
+
+@pytest.mark.skipif(not machine.available(), reason="needs llvmlite")
+@pytest.mark.parametrize("name", list(FEW))
+def test_few_numbers_are_the_first_of_many(name: str, monkeypatch) -> None:
+    monkeypatch.setattr(calls, "_AT_ONCE", True)
+    function = getattr(_random, name)
+    for numbers, kinds in FEW[name]:
+        for kind in map(numpy_dtype, kinds):
+            at_once, by_words = Generator().manual_seed(3), Generator().manual_seed(3)
+            for size in (1, 3, 12, 15, 100, 256, 7):  # beyond the 624 words of a state, and with a kept normal
+                expected = function(at_once, (size,), kind, *numbers).astype(kind)
+                made = np.empty((size,), kind)
+                if few_drawn(by_words, made, function, *numbers):
+                    assert size <= function.most and function.few(kind, *numbers)
+                else:
+                    assert size > function.most or not function.few(kind, *numbers)
+                    made = function(by_words, (size,), kind, *numbers).astype(kind)
+                assert made.tobytes() == expected.tobytes(), (kind, size)
+                assert at_once.get_state().tobytes() == by_words.get_state().tobytes()
+
+
+def test_few_numbers_go_where_they_are_wanted(monkeypatch) -> None:
+    monkeypatch.setattr(calls, "_AT_ONCE", True)
+    drawn = []
+    for wanted in (torch.zeros(3, 4), torch.zeros(4, 3).t(), torch.zeros(3, 8)[:, ::2], torch.zeros(3, 5)[:, 1:]):
+        torch.manual_seed(1)
+        drawn.append(wanted.uniform_())
+        assert wanted._version == 1
+    assert drawn[0].tolist() == drawn[2].tolist() == drawn[3].tolist()
+    assert drawn[0].reshape(4, 3).t().tolist() == drawn[1].tolist()
+    assert not few_drawn(Generator(), np.empty(0, np.float32), _random.uniform)

@@ -27,6 +27,9 @@ STATE_LAYOUT = np.dtype(
 
 _NEXT_WORDS = launching("random.next_words")
 _FEW_WORDS = 512  # which NumPy draws as quickly
+AT_ONCE = 256  # numbers at most that are drawn and made in one loop, word by word
+_DRAWN = {family: launching("random.drawn", family=family) for family in
+          ("uniform", "rounded", "below", "integer", "exponential", "geometric", "cauchy", "normal", "log_normal")}
 
 
 def _memory_of(bits: np.random.MT19937) -> np.ndarray | None:
@@ -43,6 +46,8 @@ class Generator:
     def __init__(self, device: object = "cpu") -> None:
         self.device = device
         self._bits = np.random.MT19937(0)
+        self._lock = self._bits.lock
+        self._kept = np.zeros(2)  # whether there is a kept normal, and that
         self._seeder = np.random.RandomState(self._bits)
         self._seed_with(DEFAULT_SEED)
 
@@ -50,7 +55,7 @@ class Generator:
         self._initial_seed = seed
         self._seeder.seed(seed & 0xFFFFFFFF)
         self._untouched = True
-        self.double_normal: float | None = None
+        self.double_normal = None
         self.float_normal: float | None = None
 
     def manual_seed(self, seed: int) -> Self:
@@ -72,6 +77,27 @@ class Generator:
         """The seed this generator was last started with."""
         return self._initial_seed
 
+    @property
+    def double_normal(self) -> float | None:
+        """The second normal of the last pair, if it was not asked for yet."""
+        return float(self._kept[1]) if self._kept[0] else None
+
+    @double_normal.setter
+    def double_normal(self, value: float | None) -> None:
+        self._kept[:] = (0, 0) if value is None else (1, value)
+
+    def draws(self, made: np.ndarray, family: str, a: float, b: float = 0.0, c: float = 0.0, d: float = 0.0) -> bool:
+        """Whether machine code has drawn the few numbers of an array that lies row by row, of a distribution."""
+        memory = self._memory
+        if memory is None:
+            return False
+        refuse_in_plans()
+        with self._lock:
+            done = _DRAWN[family](made, memory, self._kept, made.size, a, b, c, d)
+        if done:
+            self._untouched = False
+        return done
+
     def words(self, count: int) -> np.ndarray:
         """The next `count` words, each as an uint64 below 2^32."""
         refuse_in_plans()
@@ -79,7 +105,7 @@ class Generator:
             self._untouched = False
         if count >= _FEW_WORDS and self._memory is not None:
             made = np.empty(count, np.uint64)
-            with self._bits.lock:
+            with self._lock:
                 if _NEXT_WORDS(made, self._memory, count):
                     return made
         return self._bits.random_raw(count)

@@ -12,18 +12,26 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from .box_muller import BLOCK, FLOAT32, FLOAT64, normals_of_blocks
+from .box_muller import BLOCK, normals_of_blocks
 from .compiled import launching
-from .dtype import bfloat16, complex32
+from .few_draws import (
+    BFLOAT16,
+    FLOAT16,
+    FLOAT32,
+    FLOAT64,
+    REAL_PART,
+    WIDE_RANGE,
+    few_by,
+    few_integers,
+    few_normals,
+    few_uniforms,
+    uniform_numbers,
+)
 from .mersenne_twister import Generator
 
-WIDE_RANGE = 1 << 28  # from this range on, an integer takes two words, so that the modulo stays nearly uniform
 CHUNK = 1 << 15  # elements worked on at once, so that intermediates stay in the cache
 
-FLOAT16, BFLOAT16 = np.dtype(np.float16), bfloat16.np
 _INT64, _BOOL = np.dtype(np.int64), np.dtype(np.bool_)
-REAL_PART: dict[np.dtype, np.dtype] = {complex32.np: FLOAT16, np.dtype(np.complex64): FLOAT32,
-                                       np.dtype(np.complex128): FLOAT64}
 
 
 # ---- uniforms ----------------------------------------------------------------------------------------------------
@@ -110,14 +118,6 @@ def _narrowed(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return values.astype(dtype, copy=False)
 
 
-def _uniform_numbers(dtype: np.dtype, low: float, high: float) -> tuple[np.dtype, float, float, float, float]:
-    """The type to draw in; first number and extent in it, what these are divided by, and the end in `dtype`."""
-    kind = FLOAT64 if dtype == FLOAT64 else FLOAT32
-    first, extent = float(kind.type(low)), float(kind.type(high) - kind.type(low))
-    unit = 2.0**64 if kind == FLOAT64 and max(extent, abs(first)) > 2.0**900 else 1.0  # products are split in parts
-    return kind, first, extent, unit, high if kind == dtype else float(dtype.type(high))
-
-
 _UNIFORMS = {rounded: launching("random.uniforms", rounded=rounded) for rounded in (False, True)}
 
 
@@ -126,7 +126,7 @@ def _uniform_draw(dtype: np.dtype, low: float, high: float) -> Draw:
     """What draws numbers in [low, high) of a real type."""
     dtype = np.dtype(dtype)
     _require(low <= high, f"uniform_ expects to return a [from, to) range, but found from={low:g} > to={high:g}")
-    kind, first, extent, unit, limit = _uniform_numbers(dtype, low, high)
+    kind, first, extent, unit, limit = uniform_numbers(dtype, low, high)
     launch, each = _UNIFORMS[kind != dtype], 2 if kind == FLOAT64 else 1
 
     def draw(generator: Generator, count: int) -> np.ndarray:
@@ -147,6 +147,7 @@ def _uniform_draw(dtype: np.dtype, low: float, high: float) -> Draw:
     return draw
 
 
+@few_by(few_uniforms)
 def uniform(
     generator: Generator, shape: Sequence[int], dtype: np.dtype, low: float = 0.0, high: float = 1.0
 ) -> np.ndarray:
@@ -231,22 +232,32 @@ def _paired_normals(generator: Generator, count: int) -> np.ndarray:
     return normals[:count]
 
 
+@few_by(few_normals("normal"), BLOCK - 1)
 def normal(
-    generator: Generator,
-    shape: Sequence[int],
-    dtype: np.dtype,
-    mean: float = 0.0,
-    std: float = 1.0,
-    contiguous: bool = True,
+    generator: Generator, shape: Sequence[int], dtype: np.dtype, mean: float = 0.0, std: float = 1.0
 ) -> np.ndarray:
-    """Normals for `randn` and `normal_`; `contiguous` says whether the tensor they are for is."""
+    """Normals for `randn` and `normal_` of tensors that are contiguous."""
+    return _normals(generator, shape, dtype, mean, std, in_blocks=True)
+
+
+@few_by(few_normals("normal"))
+def strided_normal(
+    generator: Generator, shape: Sequence[int], dtype: np.dtype, mean: float = 0.0, std: float = 1.0
+) -> np.ndarray:
+    """Normals of tensors that are not."""
+    return _normals(generator, shape, dtype, mean, std, in_blocks=False)
+
+
+def _normals(
+    generator: Generator, shape: Sequence[int], dtype: np.dtype, mean: float, std: float, in_blocks: bool
+) -> np.ndarray:
     if dtype in REAL_PART:
-        parts = normal(generator, (*shape, 2), REAL_PART[dtype], mean, std / math.sqrt(2), contiguous)
+        parts = _normals(generator, (*shape, 2), REAL_PART[dtype], mean, std / math.sqrt(2), in_blocks)
         return parts.view(dtype).reshape(shape)
     if not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
     count = math.prod(shape)
-    if count >= BLOCK and contiguous:
+    if count >= BLOCK and in_blocks:
         return _block_normals(generator, count, dtype, mean, std).reshape(shape)
     normals = _paired_normals(generator, count)
     if mean != 0 or std != 1:
@@ -301,7 +312,8 @@ def _integer_draw(low: int, high: int, dtype: np.dtype) -> Draw:
     return draw
 
 
-def randint(generator: Generator, shape: Sequence[int], low: int, high: int, dtype: np.dtype = _INT64) -> np.ndarray:
+@few_by(few_integers)
+def randint(generator: Generator, shape: Sequence[int], dtype: np.dtype, low: int, high: int) -> np.ndarray:
     """Whole numbers in [low, high); the whole range of int64 when `high` is 2^63 and `low` -2^63."""
     return _in_chunks(generator, shape, dtype, _integer_draw(low, high, dtype))
 
@@ -315,6 +327,7 @@ def largest_random(dtype: np.dtype) -> int:
     return 1 << {FLOAT16: 11, BFLOAT16: 8, FLOAT32: 24, FLOAT64: 53}[dtype]
 
 
+@few_by(lambda dtype: few_integers(dtype, 0, largest_random(dtype) + 1))
 def random_full(generator: Generator, shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
     """Numbers for `random_()`: from zero to the largest of `dtype`, two words each for the 8-byte types."""
     dtype = np.dtype(dtype)
@@ -347,7 +360,8 @@ _BELOW, _IMPROPER = launching("random.below"), launching("random.find_improper")
 _DRAWS_BELOW = launching("random.draws_below")
 
 
-def bernoulli_scalar(generator: Generator, shape: Sequence[int], p: float) -> np.ndarray:
+@few_by(lambda dtype, p: ("below", math.ceil(p * 2.0**53)) if 0 <= p <= 1 and dtype not in REAL_PART else ())
+def bernoulli_scalar(generator: Generator, shape: Sequence[int], dtype: np.dtype, p: float) -> np.ndarray:
     """True with probability `p`."""
     if not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p:g}")
@@ -393,6 +407,7 @@ _EXPONENTIALS, _GEOMETRICS = launching("random.exponentials"), launching("random
 _CAUCHIES, _LOG_NORMALS = launching("random.cauchies"), launching("random.log_normals")
 
 
+@few_by(lambda dtype, lambd=1.0: ("exponential", -1.0 / lambd) if lambd > 0 else ())
 def exponential(generator: Generator, shape: Sequence[int], dtype: np.dtype, lambd: float = 1.0) -> np.ndarray:
     """Exponentially distributed numbers with rate `lambd`."""
     _require(lambd > 0, f"exponential_ expects lambda > 0.0, but found lambda={lambd:g}")
@@ -400,13 +415,16 @@ def exponential(generator: Generator, shape: Sequence[int], dtype: np.dtype, lam
                          _EXPONENTIALS, -1.0 / lambd)
 
 
+@few_by(lambda dtype, p: ("geometric", math.log1p(-p)) if 0 < p < 1 and dtype.kind not in "iu" else ())
 def geometric(generator: Generator, shape: Sequence[int], dtype: np.dtype, p: float) -> np.ndarray:
     """The number of trials up to the first success."""
     _require(0 < p < 1, f"geometric_ expects p to be in (0, 1), but got p={p:g}")
+    dtype = FLOAT64 if dtype.kind in "iu" else dtype
     return _from_doubles(generator, shape, dtype, lambda u: np.ceil(np.log(u) / math.log1p(-p)),
                          _GEOMETRICS, math.log1p(-p))
 
 
+@few_by(lambda dtype, median=0.0, sigma=1.0: ("cauchy", float(median), float(sigma)) if sigma > 0 else ())
 def cauchy(
     generator: Generator, shape: Sequence[int], dtype: np.dtype, median: float = 0.0, sigma: float = 1.0
 ) -> np.ndarray:
@@ -418,6 +436,7 @@ def cauchy(
     )
 
 
+@few_by(few_normals("log_normal"))
 def log_normal(
     generator: Generator, shape: Sequence[int], dtype: np.dtype, mean: float = 1.0, std: float = 2.0
 ) -> np.ndarray:

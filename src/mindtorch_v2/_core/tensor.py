@@ -48,6 +48,8 @@ from .tensor_base import FIELDS, TensorBase, UserAttributes, fields_of, own_memo
 from .warn import warn_once
 
 _new = object.__new__
+_BEYOND_CPU = ~(CPU_MASK | VIEW_MASK)
+_OUTSIDE_GRAPHS = BACKEND_MASK | INFERENCE_MASK | MARKED_MASK  # keys that a tensor keeps when it leaves its graph
 _MARKS = {"conj": "conjugate", "neg": "negative"}
 
 
@@ -188,19 +190,24 @@ class Tensor(TensorBase):
 
     def _detached(self) -> "Tensor":
         """The same memory and version, outside the graph."""
-        if self._keys & TORCH_DISPATCH_MASK:
+        keys = self._keys
+        if keys & TORCH_DISPATCH_MASK:
             return self._shallow_copy()
         made = _new(Tensor)
         if self._array.__class__ is Deferred:
             self._array.held_by(made)
         else:
-            made._storage = self._shared_storage()  # first, since it gives an empty array PyTorch's strides
+            storage = self._storage
+            # first, since it gives an empty array PyTorch's strides
+            made._storage = self._shared_storage() if storage is None else storage
         made._array = self._array
-        made._counter = self._version_counter
-        made._keys = self._keys & (BACKEND_MASK | INFERENCE_MASK | MARKED_MASK)
-        if self._offset:
-            made._offset = self._offset
-        if self._device is not CPU:
+        counter = self._counter
+        made._counter = self._version_counter if counter is None else counter
+        made._keys = keys & _OUTSIDE_GRAPHS
+        offset = self._offset
+        if offset:
+            made._offset = offset
+        if keys & _BEYOND_CPU and self._device is not CPU:
             made._device = self._device
         return made
 
@@ -633,9 +640,6 @@ def alias(tensor: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], offs
     made._array = tensor._shared_storage().array(shape, kind, offset, strides)
     made._offset = offset
     return made
-
-
-_BEYOND_CPU = ~(CPU_MASK | VIEW_MASK)
 
 
 def tracked_view(

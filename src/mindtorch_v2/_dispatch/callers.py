@@ -614,8 +614,9 @@ def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callabl
     def another(args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> Any:
         args, kwargs = _as_written(operators[0], list(args), kwargs, not_shared())
         if out is MISSING:
-            for operator, quick in others:
-                if kwargs and any(operator.schema.index.get(name, len(args)) < len(args) for name in kwargs):
+            for operator, quick, required in others:
+                if len(args) + len(kwargs) < required or kwargs and any(
+                        operator.schema.index.get(name, len(args)) < len(args) for name in kwargs):
                     continue
                 result = quick(*args, **kwargs)
                 if result is not _LEAVE:
@@ -641,6 +642,7 @@ def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callabl
         return frozenset(a.name for a in operators[0].schema.arguments if a.keyword_only and
                          not all(a.name in operator.schema.index for operator in operators[1:]))
 
-    others = [(operator, quick_caller(operator, lambda args, kwargs, out: _LEAVE, tuple)) for operator in operators[1:]]
+    others = [(operator, quick_caller(operator, lambda args, kwargs, out: _LEAVE, tuple),
+               sum(a.default is MISSING for a in operator.schema.arguments)) for operator in operators[1:]]
     public = quick_caller(operators[0], another, not_shared)
     return public

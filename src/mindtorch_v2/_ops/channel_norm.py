@@ -57,7 +57,8 @@ def _by_own_statistics(input: Any, weight: Any, bias: Any, running_mean: Any, ru
 
 def _constant(statistic: Any, kind: Any) -> Any:
     """A statistic that nothing is derived by, in a type."""
-    statistic = statistic.detach()
+    if statistic.requires_grad:
+        statistic = statistic.detach()
     return statistic if statistic.dtype is kind else statistic.to(kind)
 
 

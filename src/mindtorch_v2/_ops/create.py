@@ -92,7 +92,7 @@ class Factory(Copies):
                  "required": required, "operator": operator, "narrow": None if self.by_parts else complex32,
                  "complex64": complex64, "cast": cast, "other_layout": _other_layout, "refuse_rank": refuse_rank,
                  "__opname__": f"{operator.name} cpu"}
-        if backend.lookups is None or not can_be_planned(operator):
+        if backend.lookups is None or not can_be_planned(operator, drawing=True):
             return compile_function(schema.base_name, f"def {schema.base_name}({names}):\n{general}", scope)
         source = (
             f"def with_spec(spec):\n    def {schema.base_name}({names}):\n        made = new(Tensor)\n"

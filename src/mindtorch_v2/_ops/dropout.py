@@ -30,7 +30,7 @@ def _check_probability(p: float, kind: type[Exception] = RuntimeError) -> None:
 
 def _noise(xp: Any, self: Any, p: float, features: bool, scaled: bool, spec: Spec) -> Any:
     made = uninitialised(spec)
-    fill_drawn(made, None, lambda generator, shape, kind: _random.bernoulli_scalar(generator, shape, 1 - p))
+    fill_drawn(made, None, _random.bernoulli_scalar, 1 - p)
     if scaled:
         wide = COMPUTE.get(spec.dtype, spec.dtype).np.type
         made *= (wide(1) / wide(1 - p)).astype(made.dtype)
@@ -144,9 +144,7 @@ def _native(xp: Any, input: Any, p: float, train: bool | None, spec: tuple[Spec,
     if train is False or p == 0:
         made[...], mask[...] = input, True
         return made, mask
-    fill_drawn(
-        mask, default_generator, lambda generator, shape, kind: _random.bernoulli_scalar(generator, shape, 1 - p)
-    )
+    fill_drawn(mask, default_generator, _random.bernoulli_scalar, 1 - p)
     scale = 0.0 if p == 1 else 1 / (1 - p)
     made[...] = input * mask * input.dtype.type(scale)
     return made, mask
@@ -186,7 +184,7 @@ def _bits_spec(like: Tensor, count: int, p: float) -> Spec:
 
 def _bits(xp: Any, like: Any, count: int, p: float, spec: Spec) -> Any:
     kept = uninitialised(Spec((spec.shape[0] * 8,), bool_))
-    fill_drawn(kept, None, lambda generator, shape, kind: _random.bernoulli_scalar(generator, shape, 1 - p))
+    fill_drawn(kept, None, _random.bernoulli_scalar, 1 - p)
     return xp.packbits(kept, bitorder="little")
 
 

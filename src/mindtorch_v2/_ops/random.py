@@ -23,6 +23,7 @@ from .._core.dtype import (
     int64,
 )
 from .._core.elements import at_hand
+from .._core.few_draws import few_drawn
 from .._core.generator import Generator, default_generator
 from .._core.tensor import Tensor
 from .._core.warn import warn
@@ -45,7 +46,7 @@ _C_NAMES = {"uint8": "unsigned char", "int8": "signed char", "int16": "short", "
             "float64": "double", "uint16": "unsigned short", "uint32": "unsigned int", "uint64": "unsigned long"}
 _MANTISSA_BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 
-Draw = Callable[[Generator, tuple[int, ...], np.dtype], np.ndarray]
+Draw = Callable[..., np.ndarray]  # of a generator, a shape, a type, and numbers: those of _core/random.py
 DRAWN = f"*, Generator? generator=None, {OPTIONS}"
 
 
@@ -57,23 +58,26 @@ def _zero_grad(grad: Tensor) -> Tensor:
     return grad.new_zeros(grad.shape)
 
 
-def fill_drawn(target: np.ndarray, generator: Generator | None, draw: Draw) -> None:
+def fill_drawn(target: np.ndarray, generator: Generator | None, draw: Draw, *numbers: Any) -> None:
     """Draws into an array in the order of its memory: PyTorch fills the outermost stride first."""
     source = default_generator if generator is None else generator
     if not target.flags.c_contiguous:
         target = target.transpose(sorted(range(target.ndim), key=lambda d: -target.strides[d]))
-    np.copyto(target, draw(source, target.shape, target.dtype), casting="unsafe")
+    if not few_drawn(source, target, draw, *numbers):
+        np.copyto(target, draw(source, target.shape, target.dtype, *numbers), casting="unsafe")
 
 
-def new_drawn(spec: Spec, generator: Generator | None, draw: Draw) -> np.ndarray:
+def new_drawn(spec: Spec, generator: Generator | None, draw: Draw, *numbers: Any) -> np.ndarray:
     """A new array of drawn numbers, which lies as the spec says."""
-    kind = spec.dtype.np
-    if spec.strides is None:
-        drawn = draw(default_generator if generator is None else generator, spec.shape, kind)
-        return drawn if drawn.dtype is kind else drawn.astype(kind, copy=False)
-    made = uninitialised(spec)
-    fill_drawn(made, generator, draw)
-    return made
+    source, kind = default_generator if generator is None else generator, spec.dtype.np
+    made = uninitialised(spec) if spec.strides is not None else None
+    if made is None and math.prod(spec.shape) <= draw.most:  # type: ignore[attr-defined]
+        made = np.empty(spec.shape, kind)
+    if made is not None:
+        fill_drawn(made, source, draw, *numbers)
+        return made
+    drawn = draw(source, spec.shape, kind, *numbers)
+    return drawn if drawn.dtype is kind else drawn.astype(kind, copy=False)
 
 
 # uniform and normal --------------------------------------------------------------------------------------------------
@@ -101,15 +105,19 @@ def _check_normal(kind: dtype, mean: float = 0.0, std: float = 1.0) -> None:
         refuse("normal_kernel_cpu", kind)
 
 
+def _normals_of(array: np.ndarray) -> Draw:
+    """What draws normals for an array."""
+    return _random.normal if array.flags.c_contiguous else _random.strided_normal
+
+
 def _write_normal(xp: Any, self: Any, mean: float, std: float, generator: Any) -> None:
-    contiguous = self.flags.c_contiguous
-    fill_drawn(self, generator, lambda g, shape, kind: _random.normal(g, shape, kind, mean, std, contiguous))
+    fill_drawn(self, generator, _normals_of(self), mean, std)
 
 
 op("uniform_(Tensor(a!) self, float from_=0, float to=1, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(lambda self, from_, to, generator: _check_uniform(self.dtype, from_, to),
                  lambda xp, self, from_, to, generator:
-                 fill_drawn(self, generator, lambda g, shape, kind: _random.uniform(g, shape, kind, from_, to))),
+                 fill_drawn(self, generator, _random.uniform, from_, to)),
    kernels={"cuda": "random.uniform_", "npu": "random.uniform_"},
    grad=dict(self=_zero_grad), public="Tensor", sharded="drawn")
 op("normal_(Tensor(a!) self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor(a!)",
@@ -127,8 +135,7 @@ def _drawn_factory(draw: Draw, check: Callable) -> Factory:
         return spec
 
     return Factory(
-        infer, lambda xp, size, generator, *rest, spec: draw(generator or default_generator, spec.shape, spec.dtype.np),
-        by_parts=True)
+        infer, lambda xp, size, generator, *rest, spec: new_drawn(spec, generator, draw), by_parts=True)
 
 
 def _drawn_like(draw: Draw, check: Callable) -> Factory:
@@ -143,7 +150,7 @@ def _drawn_like(draw: Draw, check: Callable) -> Factory:
         if spec.strides is None or draw is not _random.normal:
             return new_drawn(spec, generator, draw)
         made = uninitialised(spec)
-        fill_drawn(made, generator, functools.partial(draw, contiguous=made.flags.c_contiguous))
+        fill_drawn(made, generator, _normals_of(made))
         return made
 
     return Factory(infer, array, by_parts=True)
@@ -225,7 +232,7 @@ def _sized_normal(mean: float, std: float, size: tuple[int, ...], generator: Any
 op(f"normal.float_float(float mean, float std, int[] size, {DRAWN}) -> Tensor",
    kernel=Factory(_sized_normal,
                   lambda xp, mean, std, size, generator, *rest, spec:
-                  _random.normal(generator or default_generator, spec.shape, spec.dtype.np, mean, std)),
+                  new_drawn(spec, generator, _random.normal, mean, std)),
    kernels={"cuda": "random.normal", "npu": "random.normal_floats"})
 
 
@@ -262,11 +269,6 @@ def _check_range(kind: dtype, low: int, high: int) -> None:
             raise RuntimeError(f"{name} is out of bounds for {_C_NAMES[kind.name]}")
 
 
-def _integers(low: int, high: int) -> Draw:
-    return lambda generator, shape, kind: _random.randint(
-        generator, shape, *_exact_range(OF_ARRAY[kind], low, high), kind)
-
-
 @functools.lru_cache(256)
 def _exact_range(kind: dtype, low: int, high: int) -> tuple[int, int]:
     """The range within [low, high) whose ends a floating type does not round out of it."""
@@ -282,6 +284,10 @@ def _exact_range(kind: dtype, low: int, high: int) -> tuple[int, int]:
     return low, high
 
 
+def _fill_integers(target: np.ndarray, generator: Generator | None, low: int, high: int) -> None:
+    fill_drawn(target, generator, _random.randint, *_exact_range(OF_ARRAY[target.dtype], low, high))
+
+
 def _end(kind: dtype, to: int | None) -> int:
     """The first number that is not drawn; without `to` the range goes to the type's largest."""
     return _random.largest_random(kind.np) + 1 if to is None else to
@@ -295,12 +301,12 @@ def _check_full(kind: dtype) -> None:
 op("random_.from(Tensor(a!) self, int from_, int? to, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(lambda self, from_, to, generator: _check_range(self.dtype, from_, _end(self.dtype, to)),
                  lambda xp, self, from_, to, generator:
-                 fill_drawn(self, generator, _integers(from_, _end(OF_ARRAY[self.dtype], to)))),
+                 _fill_integers(self, generator, from_, _end(OF_ARRAY[self.dtype], to))),
    kernels={"cuda": "random.random_", "npu": "random.random_from"},
    grad=dict(self=_zero_grad), public="Tensor", sharded="drawn")
 op("random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(lambda self, to, generator: _check_range(self.dtype, 0, to),
-                 lambda xp, self, to, generator: fill_drawn(self, generator, _integers(0, to))),
+                 lambda xp, self, to, generator: _fill_integers(self, generator, 0, to)),
    kernels={"cuda": "random.random_", "npu": "random.random_to"},
    grad=dict(self=_zero_grad), public="Tensor", sharded="drawn")
 op("random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)",
@@ -318,7 +324,7 @@ def _randint_spec(low: int, high: int, size: tuple[int, ...], generator: Any, dt
 
 
 def _randint(xp: Any, low: int, high: int, size: tuple[int, ...], generator: Any, *rest: Any, spec: Spec) -> Any:
-    return new_drawn(spec, generator, _integers(low, high))
+    return new_drawn(spec, generator, _random.randint, *_exact_range(spec.dtype, low, high))
 
 
 op(f"randint.low(int low, int high, int[] size, {DRAWN}) -> Tensor", kernel=Factory(_randint_spec, _randint),
@@ -336,7 +342,7 @@ def _randint_like_spec(self: Tensor, low: int, high: int, generator: Any, dtype:
 
 
 def _randint_like(xp: Any, self: Any, low: int, high: int, generator: Any, *rest: Any, spec: Spec) -> Any:
-    return new_drawn(spec, generator, _integers(low, high))
+    return new_drawn(spec, generator, _random.randint, *_exact_range(spec.dtype, low, high))
 
 
 op(f"randint_like.low(Tensor self, int low, int high, {_LIKE}) -> Tensor",
@@ -400,23 +406,22 @@ def _check_geometric(self: Tensor, p: float, generator: Any) -> None:
 
 
 def _write_geometric(xp: Any, self: Any, p: float, generator: Any) -> None:
-    kind = np.dtype(np.float64) if self.dtype.kind in "iu" else self.dtype
-    fill_drawn(self, generator, lambda g, shape, _: _random.geometric(g, shape, kind, p))
+    fill_drawn(self, generator, _random.geometric, p)
 
 
 op("exponential_(Tensor(a!) self, float lambd=1, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(_continuous("Exponential"), lambda xp, self, lambd, generator:
-                 fill_drawn(self, generator, lambda g, shape, kind: _random.exponential(g, shape, kind, lambd))),
+                 fill_drawn(self, generator, _random.exponential, lambd)),
    kernels={"cuda": "random.exponential_", "npu": "random.exponential_"},
    grad=dict(self=_zero_grad), public="Tensor", sharded="drawn")
 op("cauchy_(Tensor(a!) self, float median=0, float sigma=1, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(_continuous("Cauchy"), lambda xp, self, median, sigma, generator:
-                 fill_drawn(self, generator, lambda g, shape, kind: _random.cauchy(g, shape, kind, median, sigma))),
+                 fill_drawn(self, generator, _random.cauchy, median, sigma)),
    kernels={"cuda": "random.cauchy_", "npu": "random.cauchy_"},
    grad=dict(self=_zero_grad), public="Tensor", sharded="drawn")
 op("log_normal_(Tensor(a!) self, float mean=1, float std=2, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(_check_log_normal, lambda xp, self, mean, std, generator:
-                 fill_drawn(self, generator, lambda g, shape, kind: _random.log_normal(g, shape, kind, mean, std))),
+                 fill_drawn(self, generator, _random.log_normal, mean, std)),
    kernels={"cuda": "random.log_normal_", "npu": "random.log_normal_"},
    grad=dict(self=_zero_grad), public="Tensor", sharded="drawn")
 op("geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)",
@@ -475,7 +480,7 @@ op("bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -
    grad={"self": _zero_grad, "p": lambda grad, p_shape: grad.new_zeros(p_shape)}, public="Tensor", sharded="drawn")
 op("bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)",
    kernel=writes(_check_bernoulli, lambda xp, self, p, generator:
-                 fill_drawn(self, generator, lambda g, shape, kind: _random.bernoulli_scalar(g, shape, p))),
+                 fill_drawn(self, generator, _random.bernoulli_scalar, p)),
    kernels={"cuda": "random.bernoulli_", "npu": "random.bernoulli_float"},
    grad=dict(self=_zero_grad), public="Tensor", sharded="drawn")
 op("bernoulli(Tensor self, *, Generator? generator=None) -> Tensor",

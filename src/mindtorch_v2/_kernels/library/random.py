@@ -73,6 +73,21 @@ def next_words(out: flat, state: flat, count):
     state[WORDS] = place
 
 
+@function
+def next_word(state):
+    """The next word, where they are wanted one by one."""
+    place = int64(state[WORDS])
+    if place == WORDS:
+        place -= WORDS
+        for i in range(WORDS - LATER):
+            state[i] = twisted(state[i], state[i + 1], state[i + LATER])
+        for i in range(WORDS - LATER, WORDS - 1):
+            state[i] = twisted(state[i], state[i + 1], state[i + LATER - WORDS])
+        state[WORDS - 1] = twisted(state[WORDS - 1], state[0], state[LATER - 1])
+    state[WORDS] = place + 1
+    return tempered(state[place])
+
+
 # ---- numbers -----------------------------------------------------------------------------------------------------
 
 
@@ -221,19 +236,24 @@ def draws_below(out, words, p):
             out[i] = float_uniform(words[i]) < p[i]
 
 
+@function
+def remainder(word, size, inverse):
+    """Of a division by a size below 2^31; `inverse` is 1 / size.
+
+    A quotient of floating numbers, which is one off at most, gives it quicker than a division of integers.
+    """
+    word = float64(uint32(word))
+    rest = word - floor(word * inverse) * size
+    rest = rest + size if rest < 0 else rest
+    rest = rest - size if rest >= size else rest
+    return int64(int32(rest))
+
+
 @kernel
 def integers(out, words, extent, low, inverse: float):
-    """Of one word each, in a range from `low` on that has so many numbers, fewer than 2^31; `inverse` is 1 / extent.
-
-    A quotient of floating numbers, which is one off at most, gives the remainder quicker than a division of integers.
-    """
+    """Of one word each, in a range from `low` on that has so many numbers, fewer than 2^31; `inverse` is 1 / extent."""
     for i in parallel(out.shape[0], 4):
-        word = float64(uint32(words[i]))
-        size = float64(extent)
-        rest = word - floor(word * inverse) * size
-        rest = rest + size if rest < 0 else rest
-        rest = rest - size if rest >= size else rest
-        out[i] = int64(int32(rest)) + low
+        out[i] = remainder(words[i], float64(extent), inverse) + low
 
 
 @kernel
@@ -247,6 +267,63 @@ def shuffled(out, words):
         here, there = out[i], out[partner]
         out[i] = there
         out[partner] = here
+
+
+# ---- few numbers, each from the words that come next --------------------------------------------------------------
+
+
+@function
+def next_double(state):
+    high = next_word(state)
+    low = next_word(state)
+    return double_uniform(high, low)
+
+
+@function
+def normal_of_pair(state, kept):
+    """A standard normal: the kept second one of the last pair, kept[1], if kept[0] says that there is one."""
+    made = float64(kept[1])
+    if kept[0] != 0:
+        kept[0] = 0.0
+    else:
+        first = next_double(state)
+        second = next_double(state)
+        radius = sqrt(ordered(far("log1p", -second, ANY) * -2.0))
+        angle = ordered(first * TWO_PI)
+        made = ordered(radius * far("cos", angle, ANY))
+        kept[0] = 1.0
+        kept[1] = ordered(radius * far("sin", angle, ANY))
+    return made
+
+
+@kernel
+def drawn(out: flat, state: flat, kept, count, a: float, b: float, c: float, d: float, *, family):
+    """Numbers of a distribution with up to four parameters, as the kernels above make them from words."""
+    for i in range(count):
+        if family == "uniform" or family == "rounded":
+            if out.dtype == "float64":
+                out[i] = fma(next_double(state), b, a)
+            else:
+                out[i] = fma(float_uniform(next_word(state)), float32(b), float32(a))
+            if family == "rounded":
+                if out[i] >= d:
+                    out[i] = c
+        elif family == "below":
+            high = next_word(state)
+            low = next_word(state)
+            out[i] = double_bits(high, low) < int64(a)
+        elif family == "integer":
+            out[i] = remainder(next_word(state), a, c) + int64(b)
+        elif family == "exponential":
+            out[i] = like(a * far("log1p", -next_double(state), ANY), out)
+        elif family == "geometric":
+            out[i] = like(ceil(far("log", next_double(state), ANY) / a), out)
+        elif family == "cauchy":
+            out[i] = like(fma(far("tan", math.pi * (next_double(state) - 0.5), ANY), b, a), out)
+        elif family == "normal":
+            out[i] = like(fma(normal_of_pair(state, kept), b, a), out)
+        else:
+            out[i] = like(far("exp", fma(normal_of_pair(state, kept), b, a), ANY), out)
 
 
 # ---- how many words a number takes is not known before -----------------------------------------------------------

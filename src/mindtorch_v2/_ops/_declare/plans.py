@@ -86,13 +86,15 @@ def key_part(argument: Argument) -> str:
         return f"{name} and {name}.type, {name} and {name}.index"
     if argument.type == "Scalar":
         return f"{name}.__class__, {name} or _zero({name})"
+    if argument.type == "Generator":
+        return f"{name} is None"
     return f"{absent}({name} or _zero({name}))" if argument.type == "float" else name
 
 
-def can_be_planned(operator: Operator) -> bool:
-    """Whether a key can say all that a call depends on."""
+def can_be_planned(operator: Operator, *, drawing: bool = False) -> bool:
+    """Whether a key can say all that a call depends on; `drawing` if plans are given the generator, and draw anew."""
     arguments = operator.schema.arguments
-    known = not any(a.writes or a.type in ("Any", "Generator") for a in arguments)
+    known = not any(a.writes or a.type == "Any" or a.type == "Generator" and not drawing for a in arguments)
     return known and any(a.is_tensor for a in arguments)
 
 
