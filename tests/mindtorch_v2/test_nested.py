@@ -192,6 +192,7 @@ def test_ways_to_make_one() -> None:
         lambda x: 1 - x,
         lambda x: x * torch.tensor([1.0, 2.0, 3.0]),
         lambda x: F.gelu(x).sin() / 2,
+        lambda x: x.arctan() + x.absolute(),
         lambda x: (x > 2).logical_not(),
         lambda x: torch.where(x > 2, x, -x),
         lambda x: x.clamp(1, 4).to(torch.float64),

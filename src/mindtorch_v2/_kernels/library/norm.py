@@ -87,6 +87,21 @@ def row_gradients(out: flat, grad: flat, x: flat, means: flat, rstds: flat, weig
             out[first + j] = (g - shift - (x[first + j] - centre) * slope) * scale
 
 
+@function
+def clear(first, second, columns):
+    for j in range(columns):
+        first[j] = 0
+        second[j] = 0
+
+
+@function
+def carry(products, totals, product, total, columns):
+    """Adds the sums of a block of rows to those of all, in more digits."""
+    for j in range(columns):
+        products[j] += float64(product[j])
+        totals[j] += float64(total[j])
+
+
 @kernel
 def column_gradients(of_weight: flat, of_bias: flat, grad: flat, x: flat, means: flat, rstds: flat, rows, n, width, *,
                      centred, weighted, biased):
@@ -98,13 +113,9 @@ def column_gradients(of_weight: flat, of_bias: flat, grad: flat, x: flat, means:
         totals = local(COLUMNS, float64)
         product = local(COLUMNS, x)
         total = local(COLUMNS, x)
-        for j in range(columns):
-            products[j] = 0
-            totals[j] = 0
+        clear(products, totals, columns)
         for block in range(0, rows, ROWS):
-            for j in range(columns):
-                product[j] = 0
-                total[j] = 0
+            clear(product, total, columns)
             for row in range(block, min(block + ROWS, rows)):
                 centre = like(means[row], x) if centred else like(0, x)
                 scale = like(rstds[row], x)
@@ -114,9 +125,7 @@ def column_gradients(of_weight: flat, of_bias: flat, grad: flat, x: flat, means:
                         product[j] += grad[i] * ((x[i] - centre) * scale)
                     if biased:
                         total[j] += grad[i]
-            for j in range(columns):
-                products[j] += float64(product[j])
-                totals[j] += float64(total[j])
+            carry(products, totals, product, total, columns)
         for j in range(columns):
             if weighted:
                 of_weight[first + j] = products[j]
@@ -326,9 +335,7 @@ def channel_gradients(out: flat, of_weight: flat, of_bias: flat, grad: flat, x: 
             totals[j] = 0
             centre[j] = means[first + j]
         for block in range(0, rows, ROWS):
-            for j in range(columns):
-                product[j] = 0
-                total[j] = 0
+            clear(product, total, columns)
             end = min(block + ROWS, rows)
             for row in range(block, end - 1, 2):
                 for j in range(columns):
@@ -341,9 +348,7 @@ def channel_gradients(out: flat, of_weight: flat, of_bias: flat, grad: flat, x: 
                     i = row * channels + first + j
                     product[j] += grad[i] * (x[i] - centre[j])
                     total[j] += grad[i]
-            for j in range(columns):
-                products[j] += float64(product[j])
-                totals[j] += float64(total[j])
+            carry(products, totals, product, total, columns)
         for j in range(columns):
             scale = like(rstds[first + j], x)
             of_weight[first + j] = products[j] * float64(scale)

@@ -12,14 +12,19 @@ def folded(old, new, fold):
     return old * new if fold == "prod" else old + new
 
 
+@function
+def bounds_of(bounds, o, s, behind, offsets):
+    """Where a segment begins and ends: of offsets, or behind the one before by its length."""
+    return bounds[o, s] if offsets else behind, bounds[o, s + 1] if offsets else behind + bounds[o, s]
+
+
 @kernel
 def segment_reduce(out, bad, x, bounds, start: float, empty: float, *, fold, offsets, strict):
     """Folds each segment, from `start` on; `empty` is the mean of none. Lengths that will not do are told in `bad`."""
     for o in parallel(out.shape[0], x.shape[1] * x.shape[2]):
         behind = 0
         for s in range(out.shape[1]):
-            begin = bounds[o, s] if offsets else behind
-            end = bounds[o, s + 1] if offsets else behind + bounds[o, s]
+            begin, end = bounds_of(bounds, o, s, behind, offsets)
             behind = end
             if end < begin:
                 bad[0] = 1
@@ -41,8 +46,7 @@ def segment_reduce_backward(out, grad, x, made, bounds, *, fold, offsets):
     for o in parallel(out.shape[0], x.shape[1] * x.shape[2]):
         behind = 0
         for s in range(grad.shape[1]):
-            begin = bounds[o, s] if offsets else behind
-            end = bounds[o, s + 1] if offsets else behind + bounds[o, s]
+            begin, end = bounds_of(bounds, o, s, behind, offsets)
             behind = end
             first, last = max(begin, 0), min(end, x.shape[1])
             for i in range(out.shape[2]):

@@ -92,12 +92,17 @@ def _functions(width: _Width) -> tuple[function, ...]:
         return x * width.as_float((half + bias) << digits) * width.as_float((n - half + bias) << digits)
 
     @function
-    def exp(x):
-        """e**x."""
-        y = bounded(x, width.of_exp)
+    def reduced(x, limits):
+        """x / log(2) as a whole number in the last bits of a sum, and what is left of x beside it."""
+        y = bounded(x, limits)
         rounded = fma(y, LOG2_E, width.round)
         n = rounded - width.round
-        r = fma(n, -width.ln2_rest, fma(n, -width.ln2, y))
+        return rounded, fma(n, -width.ln2_rest, fma(n, -width.ln2, y))
+
+    @function
+    def exp(x):
+        """e**x."""
+        rounded, r = reduced(x, width.of_exp)
         power = fma(r * r, polynomial(r, width.exp), r) + 1.0
         return scaled(power, as_int(rounded) - width.round_bits)
 
@@ -112,10 +117,7 @@ def _functions(width: _Width) -> tuple[function, ...]:
     @function
     def expm1_quarter(x):
         """(e**x - 1) / 4, which is finite where sinh is."""
-        y = bounded(x, width.of_expm1)
-        rounded = fma(y, LOG2_E, width.round)
-        n = rounded - width.round
-        r = fma(n, -width.ln2_rest, fma(n, -width.ln2, y))
+        rounded, r = reduced(x, width.of_expm1)
         power = fma(r * r, polynomial(r, width.expm1), r)
         quarter = width.as_float((as_int(rounded) - (width.round_bits - (width.bias - 2))) << width.digits)
         return fma(power, quarter, quarter - 0.25)

@@ -119,6 +119,12 @@ class Declaration(Fields):
         """The names of kernels for sparse layouts, by their keys."""
         return kernels_by_layout(self.kernels, self.keeps_zero)
 
+    @property
+    def strategy(self) -> str:
+        """The name of how it runs in pieces, its own, its functional form's or its family's; "" if it does not."""
+        functional = self if self.inplace_of is None else self.inplace_of.declaration
+        return functional.sharded or functional.family.sharded
+
     @functools.cached_property
     def result_type(self) -> Any:
         """The named tuple of an operator with several outputs; None for a list."""

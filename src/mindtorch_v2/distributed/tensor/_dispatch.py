@@ -144,10 +144,7 @@ def _on_meta(func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
 def _sharded(func: Any) -> str:
     """The name of an operator's strategy; "" if it has none."""
     declaration = func._operator.declaration
-    if declaration is None:
-        return ""
-    functional = declaration if declaration.inplace_of is None else declaration.inplace_of.declaration
-    return functional.sharded or functional.family.sharded
+    return "" if declaration is None else declaration.strategy
 
 
 @functools.cache

@@ -5,6 +5,7 @@ are those of the values with their dimensions counted so; only what reduces alon
 components.
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -12,8 +13,7 @@ from typing import Any, NoReturn
 import mindtorch_v2 as torch
 
 from ..._core.geometry import wrapped_dim
-from ..._ops._declare.families import Pointwise
-from ..._ops._declare.op import DECLARATIONS
+from ..._ops._declare.op import DECLARATIONS, PUBLIC
 from .nested_tensor import NestedInt, NestedTensor, components, jagged, rejoined, strided_of
 
 FUNCTIONS: dict[str, Callable] = {}
@@ -54,24 +54,24 @@ def serves(*names: str) -> Callable:
 
 # pointwise -----------------------------------------------------------------------------------------------------------
 
+# Conversions, what is drawn element by element, and functions that are made of those of elements.
 _ON_ELEMENTS = """
-    abs absolute addcdiv addcmul alpha_dropout and bernoulli bfloat16 bool byte celu clamp clamp_max clamp_min clip
-    clone copy cos cpu cuda detach div divide double dropout dropout1d elu empty_like eq fill fix float floordiv
-    full_like ge gelu greater greater_equal gt half hardsigmoid hardswish hardtanh int invert le leaky_relu lerp
-    less less_equal logical_not logsigmoid long lt masked_fill mish mod multiply nan_to_num ne neg negative normal
-    not_equal ones_like or pos pow radd rand_like randint_like randn_like rdiv relu relu6 requires_grad rfloordiv
-    rmul rpow rsub rtruediv selu short sigmoid silu softplus softshrink softsign sub subtract tanh tanhshrink
-    threshold to true_divide truediv type type_as uniform where xor zero zeros_like
+    alpha_dropout bernoulli bfloat16 bool byte cpu cuda double dropout dropout1d float half hardsigmoid hardswish int
+    invert logsigmoid long mish normal pos rdiv relu6 requires_grad rtruediv short silu softsign tanhshrink to type
+    type_as uniform
 """.split()
-_NAMES: set[str] = set()
+# How operators of elements run in pieces, whatever the pieces are of (distributed/tensor/_strategies.py).
+_OF_ELEMENTS = frozenset(("pointwise", "terms", "kept", "scaled", "multiplied"))
 
 
-def _pointwise() -> set[str]:
-    """The names of functions that see one element at a time."""
-    if not _NAMES:
-        declared = (d for d in DECLARATIONS.values() if isinstance(d.family, Pointwise))
-        _NAMES.update(_ON_ELEMENTS, (d.operator.schema.base_name for d in declared))
-    return _NAMES
+@functools.cache
+def _pointwise() -> frozenset[str]:
+    """The names, without underscores, of functions that see one element at a time, or make a tensor like another."""
+    found = [d for d in DECLARATIONS.values() if d.strategy in _OF_ELEMENTS]
+    names = {name for public in PUBLIC.values() for name, operators in public.items()
+             if name.endswith("_like") or operators[0].declaration.strategy in _OF_ELEMENTS}
+    names.update(_ON_ELEMENTS, *[(d.operator.schema.base_name, *d.special.split()) for d in found])
+    return frozenset(name.strip("-_") for name in names)
 
 
 def pointwise(func: Callable, *args: Any, **kwargs: Any) -> Any:
