@@ -15,6 +15,8 @@ from ._declare.samples import case, cases, t
 from .copy import suggested_strides
 from .norm import BLOCK_ELEMENTS, check_floating, check_sizes, second_derivative
 
+_MANY_SAMPLES = 4
+
 
 class _Channels:
     """An array seen as planes of a channel each (samples, channels, elements), or as rows of all channels.
@@ -34,8 +36,14 @@ class _Channels:
         self.blocks = [slice(start, start + step) for start in range(0, len(self.array), step)]
 
     def spread(self, parameter: Any) -> Any:
-        """A value for each channel, shaped to meet the array."""
-        return parameter if self.as_rows else parameter[:, None]
+        """A value for each channel, shaped to meet the array; of many samples, repeated for all elements of one.
+
+        Loops over two arrays take half the time of those over an array and a number.
+        """
+        if self.as_rows:
+            return parameter
+        column = parameter[:, None]
+        return column if len(self.array) < _MANY_SAMPLES else self.xp.repeat(column, self.array.shape[2], 1)
 
     def sums(self, array: Any) -> Any:
         """The sum of a block for each channel; a product with ones is quicker than a sum."""
@@ -69,15 +77,16 @@ def _normalised(xp: Any, input: Any, weight: Any, bias: Any, eps: float, spec: t
         mean += x.sums(x.array[block])
     mean /= x.count
     made, variance = xp.empty(x.array.shape, input.dtype), xp.zeros(input.shape[1], input.dtype)
+    means = x.spread(mean)
     for block in x.blocks:
-        centre = xp.subtract(x.array[block], x.spread(mean), out=made[block])
+        centre = xp.subtract(x.array[block], means, out=made[block])
         variance += x.products(centre, centre)
     rstd = 1 / xp.sqrt(variance / x.count + xp.asarray(eps, input.dtype))
-    scale = x.spread(rstd if weight is None else rstd * weight)
+    scale, shift = x.spread(rstd if weight is None else rstd * weight), None if bias is None else x.spread(bias)
     for block in x.blocks:
         made[block] *= scale
-        if bias is not None:
-            made[block] += x.spread(bias)
+        if shift is not None:
+            made[block] += shift
     return x.shaped(made, input.shape), mean, rstd
 
 
@@ -144,8 +153,9 @@ def _gradients(xp: Any, grad_out: Any, input: Any, weight: Any, mean: Any, rstd:
     as_rows = math.prod(input.shape[2:]) == 1 or in_rows
     x, grad = _Channels(xp, input, as_rows), _Channels(xp, grad_out, as_rows)
     of_bias, of_weight = xp.zeros(input.shape[1], input.dtype), xp.zeros(input.shape[1], input.dtype)
+    means = x.spread(mean)
     for block in x.blocks:
-        centre = x.array[block] - x.spread(mean)
+        centre = x.array[block] - means
         of_bias += x.sums(grad.array[block])
         of_weight += x.products(grad.array[block], centre)
     of_weight *= rstd
@@ -154,11 +164,12 @@ def _gradients(xp: Any, grad_out: Any, input: Any, weight: Any, mean: Any, rstd:
         scale = rstd if weight is None else rstd * weight
         slope, shift = scale * rstd * of_weight / x.count, scale * of_bias / x.count
         made = xp.empty(x.array.shape, input.dtype)
+        scale, slope, shift = map(x.spread, (scale, slope, shift))
         for block in x.blocks:
-            part = xp.multiply(grad.array[block], x.spread(scale), out=made[block])
-            centre = x.array[block] - x.spread(mean)
-            centre *= x.spread(slope)
-            centre += x.spread(shift)
+            part = xp.multiply(grad.array[block], scale, out=made[block])
+            centre = x.array[block] - means
+            centre *= slope
+            centre += shift
             part -= centre
         made = x.shaped(made, input.shape)
     return made, of_weight if output_mask[1] else None, of_bias if output_mask[2] else None
@@ -214,10 +225,11 @@ def _by_running(xp: Any, input: Any, weight: Any, bias: Any, mean: Any, var: Any
     scale = scale if weight is None else scale * weight
     shift = bias if mean is None else -mean * scale if bias is None else bias - mean * scale
     made = xp.empty(x.array.shape, input.dtype)
+    scale, shift = x.spread(scale), None if shift is None else x.spread(shift)
     for block in x.blocks:
-        xp.multiply(x.array[block], x.spread(scale), out=made[block])
+        part = xp.multiply(x.array[block], scale, out=made[block])
         if shift is not None:
-            made[block] += x.spread(shift)
+            part += shift
     return x.shaped(made, input.shape)
 
 
