@@ -16,7 +16,17 @@ import numpy as np  # noqa: E402
 from mindtorch_v2._backends.cuda.kernels import matmul, padded  # noqa: E402
 
 KINDS = [torch.float16, torch.bfloat16]
-SIZES = [(5, 7, 9), (8, 16, 17), (16, 17, 8), (17, 8, 16), (1, 3, 5), (33, 65, 129), (24, 50, 16), (3, 130, 2057)]
+SIZES = [
+    (5, 7, 9),
+    (8, 16, 17),
+    (16, 17, 8),
+    (17, 8, 16),
+    (1, 3, 5),
+    (33, 65, 129),
+    (24, 50, 16),
+    (3, 130, 2057),
+    (9, 24, 77),
+]
 HALF = np.dtype(np.float16)
 
 
@@ -134,6 +144,7 @@ GPT_2 = {
     "input": (8192, 50257, 768, (0, 50257), (0, 768), None),
     "weight": (50257, 8192, 768, (1, 50257), (0, 768), None),
 }
+FEW_ROWS = {"few rows": (128, 768, 50257, (0, 768), (1, 768), None)}
 NOT_PADDED = {
     "aligned": (4096, 4096, 4096, (0, 4096), (0, 4096), None),
     "small": (63, 63, 63, (0, 63), (0, 63), None),
@@ -141,10 +152,13 @@ NOT_PADDED = {
 }
 
 
-@pytest.mark.parametrize("name", [*GPT_2, *NOT_PADDED])
+@pytest.mark.parametrize("name", [*GPT_2, *FEW_ROWS, *NOT_PADDED])
 def test_which_products_are_padded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    geometry = {**GPT_2, **NOT_PADDED}[name]
+    geometry = {**GPT_2, **FEW_ROWS, **NOT_PADDED}[name]
     made = padded.padding_for(HALF, *geometry)
-    assert (made is not None) == (name in GPT_2)
+    assert (made is None) == (name in NOT_PADDED)
+    if name in ("scores", "few rows"):  # of the weight only its last rows are copied
+        assert [piece.factor.is_needed for piece in made.pieces] == [False, True]
+        assert [piece.columns for piece in made.pieces] == [50256, 8]
     assert padded.padding_for(np.dtype(np.float32), *geometry) is None

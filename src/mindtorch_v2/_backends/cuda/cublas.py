@@ -135,10 +135,14 @@ class Product:
                  "mode", "one", "out", "zero")
 
     def __init__(self, kind: np.dtype, rows: int, inner: int, columns: int, a: tuple[int, int], b: tuple[int, int],
-                 batch: tuple[int, int, int] | None = None) -> None:
-        """`a` and `b` as from `lead`; `batch` is how many, and the strides between those of a and of b."""
+                 batch: tuple[int, int, int] | None = None, step: int = 0) -> None:
+        """`a` and `b` as from `lead`; `batch` is how many, and the strides between those of a and of b.
+
+        `step` is the one between rows of one result, where that is not how many columns there are.
+        """
         name, compute, letter = _TYPES[kind.name]
-        self.kind, self.geometry = kind, (rows, inner, columns, a, b)
+        step = step or columns
+        self.kind, self.geometry = kind, (rows, inner, columns, a, b, step)
         self.compute = compute, _TF32 if kind.name in ("float32", "complex64") else compute
         self.one, self.zero = (_factor(n, letter).ctypes.data for n in (1, 0))
         self.a, self.b, self.out, self.alpha, self.beta = (_pointer() for _ in range(5))
@@ -146,7 +150,7 @@ class Product:
         self._biased: dict[bool, Biased | None] = {}
         # cuBLAS counts columns first: it sees all matrices transposed, and so computes b' a'.
         front = *map(_int, (b[0], a[0], columns, rows, inner)), self.alpha
-        kinds, of_out = _int(name), (_int(columns),)
+        kinds, of_out = _int(name), (_int(step),)
         if batch is None:
             self.call = _gemm
             self.arguments = (*front, self.b, kinds, _int(b[1]), self.a, kinds, _int(a[1]), self.beta, self.out, kinds,
@@ -164,7 +168,7 @@ class Product:
         CuPy's compiled binding costs less than ctypes, but gives the library's own workspace to a stream, which a graph
         that is captured must not share; nothing is captured on the default stream.
         """
-        rows, inner, columns, (turn_a, step_a), (turn_b, step_b) = self.geometry
+        rows, inner, columns, (turn_a, step_a), (turn_b, step_b), step = self.geometry
         one, zero, modes, bound, stream = self.one, self.zero, self.compute, _bound, current
 
         def product(a: int, b: int, out: int, tf32: bool) -> None:
@@ -172,7 +176,7 @@ class Product:
                 self(a, b, out, tf32)
                 return
             cublas.gemmEx(bound.light_handle or _light_handle(), turn_b, turn_a, columns, rows, inner, one, b, kind,
-                          step_b, a, kind, step_a, zero, out, kind, columns, modes[tf32], _DEFAULT)
+                          step_b, a, kind, step_a, zero, out, kind, step, modes[tf32], _DEFAULT)
 
         if batch is None:
             return product
@@ -226,7 +230,7 @@ class Biased:
         """LookupError where cuBLASLt has no way."""
         if _light is None:
             raise LookupError
-        rows, inner, columns, a, b = product.geometry
+        rows, inner, columns, a, b, step = product.geometry
         name, _, letter = _TYPES[product.kind.name]
         self.description, self.layouts = _pointer(), [_pointer() for _ in range(3)]
         scale = {"f": 0, "d": 1}[letter]
@@ -236,9 +240,9 @@ class Biased:
         self._set(_EPILOGUE, _int(_WITH_BIAS))
         shapes = ((inner, columns) if b[0] else (columns, inner), (rows, inner) if a[0] else (inner, rows),
                   (columns, rows))
-        for layout, shape, step in zip(self.layouts, shapes, (b[1], a[1], columns), strict=True):
+        for layout, shape, row in zip(self.layouts, shapes, (b[1], a[1], step), strict=True):
             self._do("cublasLtMatrixLayoutCreate", ctypes.byref(layout), _int(name), *map(ctypes.c_ulonglong, shape),
-                     _long(step))
+                     _long(row))
         self.choice, found, wishes = _Choice(), _int(0), _pointer()
         self._do("cublasLtMatmulPreferenceCreate", ctypes.byref(wishes))
         self._wish(wishes, _MOST_SPACE, ctypes.c_ulonglong(_WORKSPACE))

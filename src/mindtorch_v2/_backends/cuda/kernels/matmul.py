@@ -62,16 +62,16 @@ def _multiply_padded(padding: Padding, a: CudaArray, b: CudaArray, out: CudaArra
                      bias: CudaArray | None) -> None:
     if padding.a.is_needed:
         a = padding.a.copied(a)
-    if padding.b.is_needed:
-        b = padding.b.copied(b)
     if bias is not None and padding.bias.is_needed:
         bias = padding.bias.copied(bias)
-    if not padding.after.is_needed:
-        _multiply(padding.product, a, b, out, alpha, beta, bias)
-        return
-    wide = padding.before.copied(out) if beta else empty(padding.before.layout, out.device)
-    _multiply(padding.product, a, b, wide, alpha, beta, bias)
-    padding.after.into(out, wide)
+    wide = out
+    if padding.after.is_needed:
+        wide = padding.before.copied(out) if beta else empty(padding.before.layout, out.device)
+    for piece in padding.pieces:
+        _multiply(piece.product, a, piece.of_factor(b), piece.of_result(wide), alpha, beta,
+                  None if bias is None else piece.of_bias(bias))
+    if padding.after.is_needed:
+        padding.after.into(out, wide)
 
 
 def _copied(array: CudaArray, layout: Layout) -> CudaArray:

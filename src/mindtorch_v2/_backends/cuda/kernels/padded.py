@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..array import CudaArray, empty, layout_of
+from ..array import CudaArray, Layout, array_on, empty, layout_of
 from ..cublas import Product
 from ..launch import Launch, compiled
 
@@ -135,6 +135,41 @@ class Move:
         return made
 
 
+class Piece:
+    """Some columns of a padded product: from which one on, how many, and the copy of the factor that makes them."""
+
+    def __init__(self, padding: "Padding", start: int, columns: int, factor: Move, skipped: int = 0) -> None:
+        """`skipped` elements of the factor belong to the columns before."""
+        self.padding, self.start, self.columns, self.factor, self.skipped = padding, start, columns, factor, skipped
+        count, high, wide = padding.before.layout.shape
+        size = padding.kind.itemsize
+        self.layout = layout_of((count, high, columns), padding.kind, (high * wide * size, wide * size, size))
+        self.bias_layout = layout_of((columns,), padding.kind)
+
+    @functools.cached_property
+    def product(self) -> Product:
+        padding, factor = self.padding, self.factor
+        high, deep, wide = padding.size
+        batch = None if padding.batch is None else (padding.batch, padding.a.between, factor.between)
+        return Product(padding.kind, high, deep, self.columns, (padding.ways[0], padding.a.step),
+                       (padding.ways[1], factor.step), batch, wide)
+
+    def of_factor(self, b: CudaArray) -> CudaArray:
+        own = _from(b, self.skipped, b.layout)
+        return self.factor.copied(own) if self.factor.is_needed else own
+
+    def of_result(self, wide: CudaArray) -> CudaArray:
+        return _from(wide, self.start, self.layout)
+
+    def of_bias(self, bias: CudaArray) -> CudaArray:
+        return _from(bias, self.start, self.bias_layout)
+
+
+def _from(array: CudaArray, start: int, layout: Layout) -> CudaArray:
+    """What lies so many elements further on, in a layout."""
+    return array_on(layout, array.memory, array.pointer + start * layout.dtype.itemsize, array.device)
+
+
 class Padding:
     """A product of copies of its matrices whose rows have whole groups of 16 bytes, and the copies."""
 
@@ -151,21 +186,24 @@ class Padding:
         self.kind, self.size, self.ways = kind, (high, deep, wide), (a[0], b[0])
         self.batch = None if batch is None else count
         self.a = _factor(kind, (rows, inner), (high, deep), a, count, between_a)
-        self.b = _factor(kind, (inner, columns), (deep, wide), b, count, between_b)
         self.bias = Move(kind, Stored(1, 1, columns, columns, 0), 1, wide)
         self.before = Move(kind, Stored(count, rows, columns, columns, rows * columns), high, wide)
         self.after = Move(kind, Stored(count, high, wide, wide, high * wide), rows, columns)
+        whole = columns - columns % _EACH
+        if batch is None and b[0] and b[1] % _EACH == inner % _EACH == 0 and 0 < whole < columns:
+            # The weight of a layer: all of its rows but the last few are taken as they lie.
+            self.pieces = [Piece(self, 0, whole, Move(kind, Stored(1, whole, inner, b[1], 0), whole, inner)),
+                           Piece(self, whole, wide - whole, Move(kind, Stored(1, columns - whole, inner, b[1], 0),
+                                                                 wide - whole, inner), whole * b[1])]
+        else:
+            factor = _factor(kind, (inner, columns), (deep, wide), b, count, between_b)
+            self.pieces = [Piece(self, 0, wide, factor)]
 
     @property
     def seconds(self) -> float:
-        """How long the copies take, at least."""
-        moves = [each for each in (self.a, self.b, self.after) if each.is_needed]
-        return sum([each.traffic / _BANDWIDTH + _LAUNCH for each in moves])
-
-    @functools.cached_property
-    def product(self) -> Product:
-        batch = None if self.batch is None else (self.batch, self.a.between, self.b.between)
-        return Product(self.kind, *self.size, (self.ways[0], self.a.step), (self.ways[1], self.b.step), batch)
+        """How long the copies, and a product of few columns, take at least."""
+        moves = [each for each in (self.a, self.after, *[piece.factor for piece in self.pieces]) if each.is_needed]
+        return sum([each.traffic / _BANDWIDTH + _LAUNCH for each in moves]) + (len(self.pieces) - 1) * _LAUNCH
 
 
 def padding_for(kind: np.dtype, rows: int, inner: int, columns: int, a: tuple[int, int], b: tuple[int, int],
