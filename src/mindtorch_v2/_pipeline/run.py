@@ -20,6 +20,7 @@ from .._dispatch.keys import CPU_MASK, DEVICE_MASKS, META_MASK, changed_modes
 from .._ops._declare.families import Pointwise
 from .._ops._declare.plans import Twin
 from .plan import Buffer, Plan, Step
+from .products import alone, product_of
 from .trace import Entry, Free, Layout, Value
 
 _new = object.__new__
@@ -368,13 +369,22 @@ def storage_of(array: Any) -> Any:
 
 def _kernel(plan: Plan, entry: Entry) -> Callable:
     """An entry's kernel as a function of arrays, numbers and what else the operator takes."""
-    where = plan.layouts[entry.operands()[0]].device
-    mask = DEVICE_MASKS[where.type]
-    layouts = [None if n is None else plan.layouts[n] for n in entry.results]
+    mask = DEVICE_MASKS[plan.layouts[entry.operands()[0]].device.type]
     if mask == CPU_MASK and not entry.recipe.written and not entry.recipe.several:
         quick = _of_arrays(plan, entry)
         if quick is not None:
             return quick
+    if mask == CPU_MASK and entry.operator.name == "aten::linear":
+        product = product_of(entry, plan.layouts)
+        if product is not None:
+            return alone(product, _tensor_call(plan, entry, mask))
+    return _tensor_call(plan, entry, mask)
+
+
+def _tensor_call(plan: Plan, entry: Entry, mask: int) -> Callable:
+    """An entry's kernel, which takes tensors, as a function of arrays."""
+    where = plan.layouts[entry.operands()[0]].device
+    layouts = [None if n is None else plan.layouts[n] for n in entry.results]
     kernel = entry.operator.lookup(mask)
     tensors = [i for i, v in enumerate(entry.arguments) if v.__class__ is Value]
     lists = [i for i, v in enumerate(entry.arguments) if v.__class__ is tuple and any(x.__class__ is Value for x in v)]

@@ -241,6 +241,14 @@ class _Step:
         self.call = (primitive, loaded().stream, len(numbers), self.arguments)
 
 
+@functools.cache
+def _compiled_call() -> Any:
+    """What may become machine code that runs primitives; None where there is none for them."""
+    from .jit import onednn_calls, onednn_products
+
+    return onednn_calls.EXECUTE if onednn_products.addresses() else None
+
+
 class Primitive:
     """Computes on arrays of the operands' layouts; what it wants laid out in another way, oneDNN rearranges."""
 
@@ -267,6 +275,11 @@ class Primitive:
             used.append(memory)
         kernel = _Step(recipe.primitive(description), [o.number for o in operands], used)
         self.steps = [*before, kernel, *after]
+        self.words: np.ndarray | None = None  # for compiled code, where nothing is rearranged
+        if len(self.steps) == 1:
+            primitive, stream, count, arguments = kernel.call
+            places = [primitive.value, stream.value, count, ctypes.addressof(arguments)]
+            self.words = np.array([*places, *[memory.value for memory in self.bound]], np.int64)
 
     def __call__(self, *arrays: np.ndarray) -> None:
         """Runs on the arrays, in the order of the operands."""
@@ -274,6 +287,16 @@ class Primitive:
             if array.size != size or array.itemsize != _BYTES[kind] or not (array.flags.forc or is_dense(array)):
                 raise RuntimeError(f"oneDNN was to read {size} elements of {_BYTES[kind]} bytes that lie densely, but "
                                    f"got an array of {array.shape} with strides {array.strides}")
+        self.run(*arrays)
+
+    def run(self, *arrays: np.ndarray) -> None:
+        """Runs on arrays that are known to lie as the operands' layouts say."""
+        compiled = _compiled_call() if self.words is not None else None
+        code = compiled and (compiled.call or compiled.wanted(1))
+        if code is not None:
+            with _lock:
+                _check(code(self.words, *arrays))
+            return
         place, execute = self.library.quick.dnnl_memory_set_data_handle, self.library.slow.dnnl_primitive_execute
         rooms = []
         with _lock:
@@ -284,8 +307,12 @@ class Primitive:
                 rooms.append(room)
                 place(memory, room.ctypes.data + -room.ctypes.data % _ALIGNMENT)
             for step in self.steps:
-                status = execute(*step.call)
-                if status == _OUT_OF_MEMORY:
-                    raise MemoryError("dnnl_primitive_execute")
-                if status:
-                    raise RuntimeError(f"oneDNN could not run a primitive (status {status})")
+                _check(execute(*step.call))
+
+
+def _check(status: int) -> None:
+    """Raises what oneDNN says."""
+    if status == _OUT_OF_MEMORY:
+        raise MemoryError("dnnl_primitive_execute")
+    if status:
+        raise RuntimeError(f"oneDNN could not run a primitive (status {status})")

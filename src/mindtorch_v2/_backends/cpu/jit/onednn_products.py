@@ -69,10 +69,11 @@ def ir() -> str:
 
 @functools.cache
 def addresses() -> dict[str, int]:
-    """What the module calls; nothing where oneDNN is not there, or has no machine code for this processor."""
+    """What modules call, onednn_calls.py's too; nothing where oneDNN lacks, or machine code for this processor."""
     found, library = blas(), onednn.library() if platform.machine() in ("x86_64", "AMD64") else None
     if found is None or library is None or library.set_threads is None:
         return {}
-    names = {"sgemm": "dnnl_sgemm", "threads": "omp_get_max_threads", "set_threads": "omp_set_num_threads"}
+    names = {"sgemm": "dnnl_sgemm", "threads": "omp_get_max_threads", "set_threads": "omp_set_num_threads",
+             "place": "dnnl_memory_set_data_handle", "execute": "dnnl_primitive_execute"}  # fmt: skip
     made = {name: ctypes.cast(library.slow[there], ctypes.c_void_p).value or 0 for name, there in names.items()}
     return {f"mindtorch_onednn_{name}": at for name, at in (made | {"otherwise": found.addresses["sgemm"]}).items()}

@@ -9,7 +9,7 @@ functions of Python's C API, of the C library and of libm these are
     mindtorch_object_NAME a class, or the name of an attribute: see `_object`
     PyArray_API           the first entry of NumPy's table of C functions (an array of pointers)
     mindtorch_blas_NAME   sgemm, dgemm, sgemv, dgemv of CBLAS; get and set, the number of OpenBLAS's own threads
-    mindtorch_onednn_NAME what onednn_products.py calls
+    mindtorch_onednn_NAME what onednn_products.py and onednn_calls.py call
     mindtorch_threads     an int64: how many threads a kernel may use; threads.py has the functions beside it
 """
 

@@ -230,6 +230,8 @@ def fused_product(product: Any, parts: Sequence[Any]) -> Callable | None:
     sides = product.left, product.right
     if product.layout.dtype != _F32 or product.work < _MULTIPLIED:
         return None
+    if not parts and product.right.strides[0] != 1:
+        return None  # which takes as long by itself
     if product.shape[0] > _FEW_ROWS and any(part.name in _COSTLY for part in parts):
         return None
     if any(math.prod(getattr(part.operand, "shape", ())) > _MOST_JOINED for part in parts):
@@ -240,15 +242,21 @@ def fused_product(product: Any, parts: Sequence[Any]) -> Callable | None:
     chain = tuple([(_ALGORITHMS[_PARTS.get(part.name, part.name)], float(part.name == "silu") if part.operand is None
                     else _plain(getattr(part.operand, "shape", (1, 1)))) for part in parts])  # fmt: skip
     biased, work = product.bias is not None, product.work / _PRODUCTS
-    if _product(work, left, right, biased, chain) is None:
+    primitives = {threads(work): _product(work, left, right, biased, chain)}
+    if None in primitives.values():
         return None
 
     def run(shape: tuple[int, ...], *given: Any) -> Any:
-        primitive = _product(work, left, right, biased, chain) if onednn_kernels() is not None else None
+        if onednn_kernels() is None:
+            return None
+        count = threads(work)
+        if count not in primitives:
+            primitives[count] = _product(work, left, right, biased, chain)
+        primitive = primitives[count]
         if primitive is None:
             return None
         made = np.empty(shape, _F32)
-        primitive(*[np.full(1, a, _F32) if a.__class__ is not np.ndarray else a for a in given], made)
+        primitive.run(*[np.full(1, a, _F32) if a.__class__ is not np.ndarray else a for a in given], made)
         return made
 
     return run
