@@ -14,6 +14,7 @@ from ._declare.batch import called, in_front
 from ._declare.composites import Composite
 from ._declare.families import blockwise, computes, moves, pointwise
 from ._declare.formulas import elementwise, on_arrays
+from ._declare.layouts import NO_FORMAT
 from ._declare.op import PUBLIC, composite, function_of, op
 from ._declare.out import AS_OPERAND, FOUND
 from ._declare.rules import Spec, floating
@@ -179,7 +180,7 @@ _SLOPES = op("_rrelu_slopes(Tensor self, Scalar lower, Scalar upper, Generator? 
            " generator=None) -> Tensor", public="torch",
            samples=cases(case(t(2, 3)), case(t(2, 3), 0.1, 0.5), case(t(2, 3), training=True), case(t(0, 2)),
                          error(RuntimeError, "Lower bound should be less than or equal to the upper bound", t(2), 0.5,
-                               0.1)), out=None)
+                               0.1)), out=None, refuses_coo=NO_FORMAT)
 def _rrelu(self, lower, upper, training, generator):
     for name, bound in (("lower", lower), ("upper", upper)):
         stored_number(bound, float64)
@@ -194,13 +195,13 @@ def _rrelu(self, lower, upper, training, generator):
 
 
 @composite("rrelu_(Tensor(a!) self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False,"
-           " Generator? generator=None) -> Tensor(a!)", public="torch nn.functional")
+           " Generator? generator=None) -> Tensor(a!)", public="torch nn.functional", refuses_coo=NO_FORMAT)
 def _rrelu_in_place(self, lower, upper, training, generator):
     return self.copy_(_rrelu(self.clone(), lower, upper, training, generator))
 
 
 @composite("rrelu.functional(Tensor input, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False,"
-           " Any inplace=False) -> Tensor", public="nn.functional")
+           " Any inplace=False) -> Tensor", public="nn.functional", refuses_coo=NO_FORMAT)
 def _rrelu_functional(input, lower, upper, training, inplace):
     return (_rrelu_in_place if inplace else _rrelu)(input, lower, upper, training, None)
 

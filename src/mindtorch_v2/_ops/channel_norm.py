@@ -7,6 +7,7 @@ from .._core.dtype import FLOAT, REDUCED, float32, int64
 from .._dispatch.callers import call_unrecorded
 from .._dispatch.keys import changed_modes
 from ._declare.aten import LEAF
+from ._declare.layouts import NO_CONTIGUOUS
 from ._declare.op import composite
 from ._declare.rules import check_constant, shape_text
 from ._declare.samples import case, cases, error, t
@@ -154,7 +155,8 @@ def _functional_batch_norm(input, running_mean, running_var, weight, bias, train
            " bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor",
            samples=cases(case(t(2, 3, 4), t(3), t(3), None, None, True, 0.1, 1e-5, True),
                          error(RuntimeError, "Expected running_mean and running_var to be defined when use_input_stats "
-                               "is false", t(2, 3, 4), None, None, None, None, False, 0.1, 1e-5, True)), out=None)
+                               "is false", t(2, 3, 4), None, None, None, None, False, 0.1, 1e-5, True)), out=None,
+           refuses_coo=NO_CONTIGUOUS)
 def instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled):
     """Every channel of every sample normalised by itself, or by running statistics."""
     if not use_input_stats and (running_mean is None or running_var is None):

@@ -10,6 +10,7 @@ from .._core.elements import has_elements
 from .._core.tensor import Tensor
 from ._declare.aten import LEAF, Aten, by_operands
 from ._declare.families import pointwise
+from ._declare.layouts import NO_FORMAT
 from ._declare.op import composite, op
 from ._declare.out import AS_OPERAND, BOOLEAN, CASTABLE
 from ._declare.rules import boolean
@@ -107,7 +108,8 @@ _declare_infinity("isposinf", float("inf"), "aclnnIsPosInf(self, out)")
 _declare_infinity("isneginf", float("-inf"), "aclnnIsNegInf(self, out)")
 op("isreal(Tensor self) -> Tensor",
    kernel=pointwise(lambda xp, self: xp.isreal(self), boolean), inplace=False, samples=unary(), out=None,
-   decomposition=lambda self: self.imag == 0 if self.dtype.is_complex else self.new_ones(self.shape, dtype=bool_))
+   decomposition=lambda self: self.imag == 0 if self.dtype.is_complex else self.new_ones(self.shape, dtype=bool_),
+   refuses_coo=NO_FORMAT)
 
 # logic ---------------------------------------------------------------------------------------------------------------
 

@@ -49,6 +49,7 @@ from .._dispatch.schema import NUMBERS
 from ._declare.aten import LEAF, Aten
 from ._declare.batch import Call, Result, aligned, broadcast, in_front
 from ._declare.families import ArrayFamily, writes
+from ._declare.layouts import NO_CONTIGUOUS
 from ._declare.op import composite, op
 from ._declare.rules import (
     Spec,
@@ -388,7 +389,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 
 
 @composite("contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)", public="Tensor",
-           samples=unary())
+           samples=unary(), refuses_coo=NO_CONTIGUOUS)
 def _contiguous(self: Tensor, memory_format: memory_format) -> Tensor:
     if self.is_contiguous(memory_format=memory_format):
         return self

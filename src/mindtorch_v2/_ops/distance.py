@@ -13,6 +13,7 @@ from .._dispatch.registry import registry
 from ._declare.aten import LEAF
 from ._declare.batch import matrices
 from ._declare.families import computes
+from ._declare.layouts import NO_CONTIGUOUS
 from ._declare.op import composite, function_of, op
 from ._declare.recorded import once, recorded_gradients
 from ._declare.rules import Spec, anywhere, broadcast_shape, common_dtype
@@ -195,7 +196,7 @@ _pdist_forward = function_of(op(
            samples=cases(*[case(t(4, 3), p) for p in (0.0, 1.0, 2.0, float("inf"))],
                          error(RuntimeError, "pdist only supports 2D tensors, got: 1D", t(3)),
                          error(RuntimeError, "pdist only supports non-negative p values", t(3, 2), -1.0)), out=None,
-           autocast=dict(accelerators="float32"))
+           autocast=dict(accelerators="float32"), refuses_coo=NO_CONTIGUOUS)
 def _pdist(self, p):
     if self.dim() != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {self.dim()}D")

@@ -11,6 +11,7 @@ from .._dispatch.registry import registry
 from ._declare.aten import LEAF
 from ._declare.families import computes
 from ._declare.formulas import on_arrays
+from ._declare.layouts import NO_CONTIGUOUS
 from ._declare.op import composite, function_of, op, public_functions
 from ._declare.out import CASTABLE, Out
 from ._declare.rules import Spec
@@ -287,7 +288,8 @@ def _dist(self, other, p):
 
 
 @composite("norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor",
-           samples=cases(case(t(3, 4)), case(t(3, 4), 1, 1), case(t(2, 3, 4), 2, 1), case(t(2, 3), 2, -1)), out=None)
+           samples=cases(case(t(3, 4)), case(t(3, 4), 1, 1), case(t(2, 3, 4), 2, 1), case(t(2, 3), 2, -1)), out=None,
+           refuses_coo=NO_CONTIGUOUS)
 def _norm_except_dim(v, pow, dim):
     """The norm over all dimensions but one, which is kept with the others as size one; -1 for the norm over all."""
     if dim == -1:

@@ -32,6 +32,7 @@ from .._dispatch.schema import NUMBERS
 from ._declare.aten import LEAF, Aten, if_given
 from ._declare.batch import Call, Draws, Result, drawn_once, one_by_one
 from ._declare.families import moves, writes
+from ._declare.layouts import NO_FORMAT
 from ._declare.op import composite, op
 from ._declare.out import ANY, CASTABLE, FILLED, Out
 from ._declare.rules import Spec, broadcast_shape
@@ -486,11 +487,11 @@ op("bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None)
 op("bernoulli(Tensor self, *, Generator? generator=None) -> Tensor",
    aligned="self",
    kernel=moves(_bernoulli_spec, _bernoulli_array), grad=dict(self=_zero_grad),
-   kernels={"cuda": "random.bernoulli", "npu": "random.bernoulli_of"}, out=ANY, sharded="whole")
+   kernels={"cuda": "random.bernoulli", "npu": "random.bernoulli_of"}, out=ANY, sharded="whole", refuses_coo=NO_FORMAT)
 
 
 @composite("bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor", out=Out(refused=True),
-    aten=LEAF, sharded="whole")
+    aten=LEAF, sharded="whole", refuses_coo=NO_FORMAT)
 def _bernoulli_p(self: Tensor, p: float, generator: Any) -> Tensor:
     return self.clone().bernoulli_(p, generator=generator)
 

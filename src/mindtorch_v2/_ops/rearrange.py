@@ -12,6 +12,7 @@ from .._core.tensor import Tensor
 from ._declare.aten import LEAF
 from ._declare.batch import Call, Result, in_front, shifted
 from ._declare.families import moves
+from ._declare.layouts import NO_CONTIGUOUS
 from ._declare.op import composite, op
 from ._declare.out import Out
 from ._declare.rules import Spec, shape_text
@@ -249,7 +250,7 @@ def _diag(self, diagonal):
 
 
 @composite("diagflat(Tensor self, int offset=0) -> Tensor",
-           samples=cases(case(t(2, 3)), case(t(), 1), case(ints(3), -1)), out=None)
+           samples=cases(case(t(2, 3)), case(t(), 1), case(ints(3), -1)), out=None, refuses_coo=NO_CONTIGUOUS)
 def _diagflat(self, offset):
     return self.reshape(-1).diag_embed(offset)
 

@@ -14,6 +14,9 @@ from ..._dispatch.keys import DispatchKey
 from ..._dispatch.registry import Lazy, Operator
 
 LAYOUT_KEYS = {"sparse_coo": DispatchKey.SparseCPU, "sparse_compressed": DispatchKey.SparseCsrCPU}
+# What PyTorch says of COO tensors where it makes an operator of others that say it.
+NO_CONTIGUOUS = "unsupported memory format option Contiguous"
+NO_FORMAT = "memory format option is only supported by strided tensors"
 # The kernel of operators that need see the values of a sparse tensor alone.
 _ON_VALUES = {"sparse": "math.on_values"}
 

@@ -55,6 +55,7 @@ class Fields:
     node: NodeName = None  # what recorded nodes are called, if not as the operator (_autograd/names.py)
     keeps_zero = False  # of a sparse tensor it need see the values alone
     sharded = ""  # how it runs on pieces of distributed tensors (distributed/tensor/_strategies.py)
+    refuses_coo: str | None = None  # what PyTorch says of a COO tensor, if not that there is no kernel
     of_numbers = False  # where numbers stand for all tensors, the first is made one
     # The operators of Python that it is, `__add__` as "add"; one behind a minus takes its operands the other way round,
     # those with an "i" are in place.

@@ -46,21 +46,8 @@ cat, empty_like, zeros = (function_of(registry.get(name)) for name in ("cat", "e
 
 # dispatch ------------------------------------------------------------------------------------------------------------
 
-# What PyTorch says of operators that it composes of others: the first of these that coordinates do not have.
-_SAID_BY_PARTS = {
-    **dict.fromkeys(("contiguous", "diagflat", "instance_norm", "norm_except_dim", "pdist", "ravel"),
-                    "unsupported memory format option Contiguous"),
-    **dict.fromkeys(("bernoulli", "isreal", "rrelu", "rrelu_"),
-                    "memory format option is only supported by strided tensors"),
-    "pinverse": "full(...) is not implemented for sparse layout",
-    "flatten": "reshape is not implemented for sparse tensors",
-}  # fmt: skip
-
 
 def refuse_backend(name: str, backend: str, *args: Any) -> NoReturn:
-    said = _SAID_BY_PARTS.get(name.removeprefix("aten::").partition(".")[0])
-    if said is not None and backend == "SparseCPU":
-        raise RuntimeError(said)
     layouts = {v.layout for a in args for v in (a if a.__class__ in (tuple, list) else (a,)) if hasattr(v, "_keys")}
     raise NotImplementedError(f"Could not run '{name}' with arguments from the '{backend}' backend: there is no kernel "
                               f"for layout {', '.join(sorted(map(str, layouts)))}.")
@@ -68,7 +55,14 @@ def refuse_backend(name: str, backend: str, *args: Any) -> NoReturn:
 
 def refusal(operator: Operator, backend: str) -> Callable:
     """The kernel of an operator that a layout does not have."""
-    return lambda *args: refuse_backend(operator.name, backend, *args)
+    said = getattr(operator.declaration, "refuses_coo", None) if backend == LAYOUT_KEYS["sparse_coo"].name else None
+
+    def refuse(*args: Any) -> NoReturn:
+        if said is not None:
+            raise RuntimeError(said)
+        refuse_backend(operator.name, backend, *args)
+
+    return refuse
 
 
 for _key in LAYOUT_KEYS.values():
