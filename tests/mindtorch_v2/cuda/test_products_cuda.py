@@ -126,6 +126,17 @@ def test_nothing_beyond_a_factor_is_multiplied() -> None:
         same(made, torch.full((9, 11), float(inner)))
 
 
+def test_copies_that_find_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The product is computed without them."""
+
+    def full(*args: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    a, b, added = whole(33, 65), whole(65, 129), whole(33, 129)
+    monkeypatch.setattr(padded.Move, "copied", full)
+    same(torch.addmm(*(x.to("cuda", torch.float16) for x in (added, a, b))), added + a @ b)
+
+
 def test_a_captured_product() -> None:
     a, b = whole(33, 65), whole(65, 129)
     x, y = a.to("cuda", torch.float16), b.to("cuda", torch.float16)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...._core.device_objects import OutOfMemoryError
 from ...._core.tensor import Tensor
 from ...._dispatch.registry import Operator
 from ...._ops._declare.rules import Spec
@@ -38,10 +39,13 @@ class _Plan:
         if bias is not None and not (bias.shape == out.shape[-1:] and bias.layout.contiguous):
             copy_array(out, bias)
             bias, beta = None, self.product.one
-        if self.padding is None:
-            _multiply(self.product, a, b, out, alpha, beta, bias)
-        else:
-            _multiply_padded(self.padding, a, b, out, alpha, beta, bias)
+        if self.padding is not None:
+            try:
+                _multiply_padded(self.padding, a, b, out, alpha, beta, bias)
+                return
+            except OutOfMemoryError:  # without room for copies it takes longer; nothing was written so far
+                pass
+        _multiply(self.product, a, b, out, alpha, beta, bias)
 
 
 def _multiply(product: Product, a: CudaArray, b: CudaArray, out: CudaArray, alpha: int, beta: int,
@@ -67,9 +71,10 @@ def _multiply_padded(padding: Padding, a: CudaArray, b: CudaArray, out: CudaArra
     wide = out
     if padding.after.is_needed:
         wide = padding.before.copied(out) if beta else empty(padding.before.layout, out.device)
-    for piece in padding.pieces:
-        _multiply(piece.product, a, piece.of_factor(b), piece.of_result(wide), alpha, beta,
-                  None if bias is None else piece.of_bias(bias))
+    parts = [(piece.product, a, piece.of_factor(b), piece.of_result(wide), alpha, beta,
+              None if bias is None else piece.of_bias(bias)) for piece in padding.pieces]
+    for part in parts:
+        _multiply(*part)
     if padding.after.is_needed:
         padding.after.into(out, wide)
 
