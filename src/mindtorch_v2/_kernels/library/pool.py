@@ -239,24 +239,12 @@ def fractional_max_pool(out, indices, x, samples, size_d, size_h, size_w, *, of_
 
 
 @kernel
-def spread_to_places(out, bad, grad, indices):
-    """Adds each gradient to the element of its plane that an index names, in zeros; told in `bad` if outside."""
-    for plane in parallel(out.shape[0], grad.shape[1]):
-        for i in range(grad.shape[1]):
-            place = indices[plane, i]
-            if place >= 0 and place < out.shape[1]:
-                out[plane, place] += grad[plane, i]
-            else:
-                bad[0] = 1
-
-
-@kernel
-def unpool(out, bad, x, indices):
-    """Puts each element at its index in its plane, in zeros; an index outside is told in `bad` and skipped."""
+def to_places(out, bad, x, indices, *, adds):
+    """Puts, or adds, each element to the one of its plane that an index names; told in `bad` if that is outside."""
     for plane in parallel(out.shape[0], x.shape[1]):
         for i in range(x.shape[1]):
             place = indices[plane, i]
             if place >= 0 and place < out.shape[1]:
-                out[plane, place] = x[plane, i]
+                out[plane, place] = out[plane, place] + x[plane, i] if adds else x[plane, i]
             else:
                 bad[0] = 1
