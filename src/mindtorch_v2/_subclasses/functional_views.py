@@ -1,5 +1,6 @@
 """Views as functionalization has them: applied again or as copies, and what a write to one makes of its base."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,13 @@ def is_view(function: Any) -> bool:
     if function.namespace != "aten":
         return False
     return function.is_view or getattr(function._operator.declaration, "inverse", None) is not None
+
+
+@functools.cache
+def is_view_in_place(name: str) -> bool:
+    """Whether an operator makes its tensor a view of what it was, as `t_` does."""
+    return name.endswith("_") and any(getattr(operator.declaration, "inverse", None) is not None
+                                      for operator in registry if operator.schema.base_name == name[:-1])
 
 
 def forward_of(function: Any, reapply: bool) -> Callable:

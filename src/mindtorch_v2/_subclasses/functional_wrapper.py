@@ -18,7 +18,7 @@ from .._dispatch.keys import BACKENDS, TORCH_DISPATCH_MASK, DispatchKey, changed
 from .._dispatch.registry import registry
 from .._torch_dispatch import ABOVE, FUNCTIONALIZER
 from ..utils._pytree import tree_leaves, tree_map_only
-from .functional_views import forward_of, inverse_of, is_view
+from .functional_views import forward_of, inverse_of, is_view, is_view_in_place
 
 aten = ops.aten
 NOT_WRAPPED = ("mutating a non-functional tensor with a functional tensor is not allowed. Please ensure that all of "
@@ -299,7 +299,7 @@ class _Call:
         if self.function.namespace != "aten" and self.schema.returns and any(r.alias for r in self.schema.returns):
             raise RuntimeError(ALIASED_RESULTS.format(self.function._schema))
         name = self.function._opname
-        if name in _CHANGES_SHAPE:
+        if is_view_in_place(name):
             return self.change_geometry(name)
         self.check()
         for tensor in written:
@@ -382,10 +382,6 @@ class _Call:
         target._value = step.forward(target._value)
         target._steps = (*target._steps, step)
         target._resize(like)
-
-
-_CHANGES_SHAPE = frozenset("""
-    t_ transpose_ squeeze_ unsqueeze_ as_strided_ detach_ swapaxes_ swapdims_ permute_ """.split())
 
 
 def _count(size: Sequence[int]) -> int:
