@@ -102,6 +102,27 @@ def test_steps_of_half_and_mixed_parameters_round_as_single_operators(name: str)
             assert (ours != wanted).sum() <= 3
 
 
+@pytest.mark.parametrize("kind", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", HALF_STEPS)
+def test_steps_of_parameters_of_any_size_that_begin_anywhere(name: str, kind: Any) -> None:
+    """Parts of one array, as flat optimizers have them: some sixty to a launch, of blocks that share long ones."""
+    sizes = [8, 1, 7, 70_001, 4096, 9, 0, *[5] * 60, 600_000]
+    torch.manual_seed(0)
+    values, *grads = (torch.randn(sum(sizes)).to(kind) for _ in range(3))
+    made = []
+    for where in ("cpu", "cuda"):
+        parameters = [nn.Parameter(part) for part in values.to(where, copy=True).split(sizes)]
+        optimizer = HALF_STEPS[name](parameters)
+        for grad in grads:
+            for parameter, part in zip(parameters, grad.to(where).split(sizes), strict=True):
+                parameter.grad = part
+            optimizer.step()
+        assert any(p.data_ptr() % 16 for p in parameters)
+        made.append(torch.cat([p.detach().cpu() for p in parameters]).double())
+    spacing = torch.finfo(kind).eps
+    torch.testing.assert_close(made[1], made[0], rtol=4 * spacing, atol=4 * spacing)
+
+
 @every_model
 def test_bfloat16_autocast_lowers_the_loss(name: str) -> None:
     plain, _ = trained(CASES[name], "cuda", STEPS)

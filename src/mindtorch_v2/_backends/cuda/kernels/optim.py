@@ -1,6 +1,7 @@
 """An optimizer's whole step on a GPU: one launch for some sixty parameters at a time."""
 
 import ctypes
+import itertools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,74 +15,102 @@ from ...._ops._declare.rules import check_writable
 from ...._ops.fused_steps import passes
 from ..array import CudaArray
 from ..families import Maker
-from ..launch import Launch, c_type, compiled
+from ..launch import PACKS, Launch, c_type, compiled
 
 _AT_ONCE, _THREADS = 60, 256  # the table of addresses has to fit into a kernel's 4 KB of arguments
+_BUSY, _LONGEST = 1056, 8  # blocks that keep a GPU busy, and how often each of their threads goes round at most
 
-# ROUNDED is what an operator of its own would have stored; A is the type that is computed in.
+# A block has `chunk` elements of one parameter, of which a thread takes 16 bytes at a time; first[n] is the first
+# block of a parameter. ROUNDED is what an operator of its own would have stored; A is the type that is computed in.
 _SOURCE = r"""
-struct Table {{ void* arrays[{lists}][60]; const float* step[60]; int64 size[60]; }};
-extern "C" __global__ void take_step(double lr, double beta1, double beta2, double decay, double eps, double number,
-                                     double dampening, const float* scale, const float* found_inf, Table table) {{
+#define MANY (16 / sizeof(T))
+typedef pack<T, MANY> some;
+struct Table {{ T* arrays[{lists}][60]; const float* step[60]; int64 size[60], first[60]; }};
+extern "C" __global__ void __launch_bounds__(256) take_step(double lr, double beta1, double beta2, double decay,
+                                                            double eps, double number, double dampening,
+                                                            const float* scale, const float* found_inf, int64 chunk,
+                                                            Table table) {{
     if (found_inf && *found_inf != 0) return;
-    int64 size = table.size[blockIdx.y];
-    T* parameters = (T*)table.arrays[0][blockIdx.y];
-    T* gradients = (T*)table.arrays[1][blockIdx.y];
-    if (table.step[blockIdx.y]) number = *table.step[blockIdx.y];
+    __shared__ A rates[2];  // powers of doubles take long: one thread computes them
+    int own = __syncthreads_count(threadIdx.x < 60 && table.first[threadIdx.x] <= blockIdx.x) - 1;
+    if (threadIdx.x == 0) {{
+        if (table.step[own]) number = *table.step[own];
+        {setup}
+    }}
+    __syncthreads();
     A factor = scale ? (A)1 / (A)*scale : (A)1;
-    {setup}
-    for (int64 i = blockIdx.x * (int64)blockDim.x + threadIdx.x; i < size; i += (int64)gridDim.x * blockDim.x) {{
-        A p = (A)widened(parameters[i]), g = (A)widened(gradients[i]) * factor;
-        if (scale) gradients[i] = narrow<T>::of(g);
-        if ({maximize}) g = -g;
-        {body}
-        parameters[i] = narrow<T>::of(p);
+    int64 start = (blockIdx.x - table.first[own]) * chunk, size = table.size[own];
+    int64 end = start + chunk < size ? start + chunk : size;
+    T* arrays[{lists}];
+    size_t places = 0;
+    #pragma unroll
+    for (int k = 0; k < {lists}; ++k) {{ arrays[k] = table.arrays[k][own]; places |= (size_t)arrays[k]; }}
+    for (int64 i = start + threadIdx.x * MANY; i < end; i += 256 * MANY) {{
+        bool together = places % 16 == 0 && i + MANY <= end;
+        some held[{lists}];
+        #pragma unroll
+        for (int k = 0; k < {lists}; ++k)
+            if (together) held[k] = *(const some*)(arrays[k] + i);
+            else
+                #pragma unroll
+                for (int j = 0; j < MANY; ++j) held[k].v[j] = i + j < end ? arrays[k][i + j] : T();
+        #pragma unroll
+        for (int j = 0; j < MANY; ++j) {{
+            A p = (A)widened(held[0].v[j]), g = (A)widened(held[1].v[j]) * factor;
+            if (scale) held[1].v[j] = narrow<T>::of(g);
+            if ({maximize}) g = -g;
+            {body}
+            held[0].v[j] = narrow<T>::of(p);
+        }}
+        #pragma unroll
+        for (int k = 0; k < {lists}; ++k)
+            if (k == 1 && !scale) continue;
+            else if (together) *(some*)(arrays[k] + i) = held[k];
+            else
+                #pragma unroll
+                for (int j = 0; j < MANY; ++j) if (i + j < end) arrays[k][i + j] = held[k].v[j];
     }}
 }}
 """
 
 _SGD = """
-        if (decay != 0) g = ROUNDED(g + (A)decay * p);
-        {momentum}
-        p -= (A)lr * g;
+            if (decay != 0) g = ROUNDED(g + (A)decay * p);
+            {momentum}
+            p -= (A)lr * g;
 """
 _MOMENTUM = """
-        T* buffers = (T*)table.arrays[2][blockIdx.y];
-        A b = {first} ? g : ROUNDED(ROUNDED((A)beta1 * (A)widened(buffers[i])) + (A)(1 - dampening) * g);
-        buffers[i] = narrow<T>::of(b);
-        g = {nesterov} ? ROUNDED(g + (A)beta1 * b) : b;
+            A b = {first} ? g : ROUNDED(ROUNDED((A)beta1 * (A)widened(held[2].v[j])) + (A)(1 - dampening) * g);
+            held[2].v[j] = narrow<T>::of(b);
+            g = {nesterov} ? ROUNDED(g + (A)beta1 * b) : b;
 """
 _ADAM_SETUP = """
-    A step_size = (A)(-lr / (1 - pow(beta1, number))), correction = (A)sqrt(1 - pow(beta2, number));
-    T* means = (T*)table.arrays[2][blockIdx.y];
-    T* squares = (T*)table.arrays[3][blockIdx.y];
+        rates[0] = (A)(-lr / (1 - pow(beta1, number)));
+        rates[1] = (A)sqrt(1 - pow(beta2, number));
 """
 _ADAM = """
-        if ({decoupled}) p = ROUNDED(p * (A)(1 - lr * decay));
-        else if (decay != 0) g = ROUNDED(g + (A)decay * p);
-        A m = (A)widened(means[i]), v = (A)widened(squares[i]);
-        m = ROUNDED(m + (g - m) * (A)(1 - beta1));
-        v = ROUNDED(ROUNDED(v * (A)beta2) + g * g * (A)(1 - beta2));
-        means[i] = narrow<T>::of(m);
-        squares[i] = narrow<T>::of(v);
-        {amsgrad}
-        p += step_size * (m / ROUNDED(ROUNDED(ROUNDED(sqrt(v)) / correction) + (A)eps));
+            if ({decoupled}) p = ROUNDED(p * (A)(1 - lr * decay));
+            else if (decay != 0) g = ROUNDED(g + (A)decay * p);
+            A m = (A)widened(held[2].v[j]), v = (A)widened(held[3].v[j]);
+            m = ROUNDED(m + (g - m) * (A)(1 - beta1));
+            v = ROUNDED(ROUNDED(v * (A)beta2) + g * g * (A)(1 - beta2));
+            held[2].v[j] = narrow<T>::of(m);
+            held[3].v[j] = narrow<T>::of(v);
+            {amsgrad}
+            p += rates[0] * (m / ROUNDED(ROUNDED(ROUNDED(sqrt(v)) / rates[1]) + (A)eps));
 """
 _AMSGRAD = """
-        T* greatest = (T*)table.arrays[4][blockIdx.y];
-        A most = (A)widened(greatest[i]);
-        v = most > v ? most : v;
-        greatest[i] = narrow<T>::of(v);
+            A most = (A)widened(held[4].v[j]);
+            v = most > v ? most : v;
+            held[4].v[j] = narrow<T>::of(v);
 """
 _ADAGRAD_SETUP = """
-    A rate = (A)(lr / (1 + (number - 1) * beta1));
-    T* sums = (T*)table.arrays[2][blockIdx.y];
+        rates[0] = (A)(lr / (1 + (number - 1) * beta1));
 """
 _ADAGRAD = """
-        if (decay != 0) g = ROUNDED(g + (A)decay * p);
-        A total = ROUNDED((A)widened(sums[i]) + g * g);
-        sums[i] = narrow<T>::of(total);
-        p -= rate * (g / ROUNDED(ROUNDED(sqrt(total)) + (A)eps));
+            if (decay != 0) g = ROUNDED(g + (A)decay * p);
+            A total = ROUNDED((A)widened(held[2].v[j]) + g * g);
+            held[2].v[j] = narrow<T>::of(total);
+            p -= rates[0] * (g / ROUNDED(ROUNDED(sqrt(total)) + (A)eps));
 """
 
 
@@ -90,11 +119,11 @@ def _launch(kind: np.dtype, lists: int, setup: str, body: str, maximize: bool) -
     key = kind, lists, setup, body, maximize, rounded
     if key not in _launches:
         wide = "double" if kind.itemsize == 8 else "float"
-        text = (f"typedef {c_type(kind)} T; typedef {wide} A;\n"
+        text = (f"{PACKS}typedef {c_type(kind)} T; typedef {wide} A;\n"
                 f"#define ROUNDED(x) ({'widened(narrow<T>::of(x))' if rounded else 'x'})\n") + _SOURCE.format(
             lists=lists, setup=setup, body=body, maximize=int(maximize))
-        table = (ctypes.c_longlong * ((lists + 2) * _AT_ONCE))()
-        _launches[key] = Launch(compiled(text, "take_step"), "dddddddqq", structs=[table]), table
+        table = (ctypes.c_longlong * ((lists + 3) * _AT_ONCE))()
+        _launches[key] = Launch(compiled(text, "take_step"), "dddddddqqq", structs=[table]), table
     return _launches[key]
 
 
@@ -137,10 +166,15 @@ def _stepped(lists: Sequence[Sequence[Tensor]], steps: Sequence[Any], source: Ca
                 words += [tensors[i]._array.pointer for i in chosen] + blank
             words += [0 if number is not None else steps[i]._array.pointer for i in chosen] + blank
             sizes = [lists[0][i]._array.size for i in chosen]
-            blocks = max(1, min(-(-max(sizes) // (_THREADS * 4)), 512))
+            round_of_all = _THREADS * 16 // kind.itemsize
+            chunk = round_of_all * max(1, min(sum(sizes) // (round_of_all * _BUSY), _LONGEST))
+            first = [0, *itertools.accumulate(-(-size // chunk) for size in sizes)]
+            blocks = first.pop()
+            if not blocks:
+                continue
             with _table_lock:
-                table[:] = [*words, *sizes, *blank]
-                launch.over((blocks, len(chosen)), (_THREADS,), *numbers[:5], number or 0.0, numbers[5], *extra)
+                table[:] = [*words, *sizes, *blank, *first, *[blocks] * len(blank)]
+                launch.over((blocks,), (_THREADS,), *numbers[:5], number or 0.0, numbers[5], *extra, chunk)
     for tensors in lists if scale is not None else (lists[0], *lists[2:]):  # gradients are read, unless scaled
         for tensor in tensors:
             tensor._bump_version()
