@@ -31,6 +31,7 @@ from .keys import (
     unusual,
 )
 from .old_orders import named_by_old_order
+from .overloads import lines_to_others
 from .registry import Operator, registry
 from .schema import KEYWORD_ALIASES, MISSING, NUMBERS, Argument
 
@@ -324,8 +325,11 @@ def _holds_class(values: Sequence[Any]) -> bool:
 
 
 def _caller_source(operator: Operator, name: str, takes_out: bool, is_method: bool, checks: Sequence[str] = (),
-                   told: Collection[str] = (), strict: bool = False) -> str:
-    """The source of a public function; `told` are keywords that, if written, count even where they are the default."""
+                   told: Collection[str] = (), strict: bool = False, overloads: Sequence[Operator] = ()) -> str:
+    """The source of a public function; `told` are keywords that, if written, count even where they are the default.
+
+    It leaves for `overloads` where one argument tells that another one is meant.
+    """
     schema = operator.schema
     varargs = schema.varargs if schema.gathers(is_method) else None
     positional, keyword_only = schema.positional, [a for a in schema.arguments if a.keyword_only]
@@ -351,6 +355,13 @@ def _caller_source(operator: Operator, name: str, takes_out: bool, is_method: bo
     kwargs = "".join(f"{a.name}={'_given_' * (a.name in told)}{a.name}, " for a in (*rest, *keyword_only))
     passed = "".join(f"{n}, " for n in given)
     slow = f"__bound_call__(({passed}*extra,), dict({kwargs}**unexpected), {'out' if takes_out else 'MISSING'})"
+    other = ""
+    if overloads and not varargs:
+        taken = [*given, "extra", *(a.name for a in keyword_only), *["out"] * takes_out, "unexpected"]
+        written = [f"_given_{n}" if n in told else n for n in taken]
+        chosen = lines_to_others(operator, overloads, told, takes_out, is_method)
+        lines = "".join(f"    {line}\n" for line in [*chosen, f"return {slow.replace('_given_', '')}"])
+        slow, other = f"__other__({', '.join(written)})", f"def __other__({', '.join(taken)}):\n{lines}"
     leave = " or ".join(["unexpected", *(["out is not MISSING"] if takes_out else [])])
     # An argument that may be left out, but not be None:
     refusing = [a.name for a in positional if a.refuses_none]
@@ -391,7 +402,7 @@ def _caller_source(operator: Operator, name: str, takes_out: bool, is_method: bo
              f"    if not __holds_class__(({''.join(f'{n}, ' for n in schema.names)})): raise",
              f"    return {slow}"]
     text = "\n".join("    " + line.replace("return __slow__", f"return {slow}") for line in body)
-    return f"def {name}({', '.join(signature)}):\n{text}\n"
+    return f"{other}def {name}({', '.join(signature)}):\n{text}\n"
 
 
 def _as_written(operator: Operator, args: list[Any], kwargs: dict[str, Any],
@@ -602,12 +613,14 @@ def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callabl
     is that of the first overload, whose way out leads to the others.
     """
 
-    def quick_caller(operator: Operator, otherwise: Callable, told: Callable[[], Collection[str]]) -> FunctionType:
-        scope = _caller_scope(operator) | {"__bound_call__": otherwise}
+    def quick_caller(operator: Operator, otherwise: Callable, told: Callable[[], Collection[str]],
+                     overloads: Sequence[Operator] = ()) -> FunctionType:
+        scope = _caller_scope(operator) | {"__bound_call__": otherwise, "__leave__": _LEAVE}
 
         def source() -> str:
+            scope["__overloads__"] = [quick for _, quick, _ in others]
             return _caller_source(operator, name, write_out is not None, is_method, _strict_checks(operator), told(),
-                                  strict=True)
+                                  strict=True, overloads=overloads)
 
         return lazy_function(name, scope, _with_defaults(operator, scope, source), doc, operator.rebuilds)
 
@@ -644,5 +657,5 @@ def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callabl
 
     others = [(operator, quick_caller(operator, lambda args, kwargs, out: _LEAVE, tuple),
                sum(a.default is MISSING for a in operator.schema.arguments)) for operator in operators[1:]]
-    public = quick_caller(operators[0], another, not_shared)
+    public = quick_caller(operators[0], another, not_shared, operators[1:])
     return public

@@ -279,6 +279,11 @@ _TRANSFORMS = {"fft": ("complex", "complex", True), "ifft": ("complex", "complex
                "hfft": ("complex", "real", True), "ihfft": ("real", "complex", False)}
 
 
+def _conjugate(x: Any) -> Any:
+    """The conjugate as an operand: marked only where a graph would show how it was made."""
+    return x.conj() if x.requires_grad else x.conj_physical()
+
+
 def _one_dim(name: str) -> Callable:
     start, end, forward = _TRANSFORMS[name]
 
@@ -293,7 +298,7 @@ def _one_dim(name: str) -> Callable:
         x = _sized_input(x, (at,), (length if end == "complex" else length // 2 + 1,))
         scale = _normalization(norm, forward)
         if end == "real":
-            return _fft_c2r(x.conj() if forward else x, (at,), scale, length)
+            return _fft_c2r(_conjugate(x) if forward else x, (at,), scale, length)
         if x.dtype.is_complex:
             return _fft_c2c(x, (at,), scale, forward)
         made = _fft_r2c(x, (at,), scale, start == "real")
@@ -326,7 +331,7 @@ def _several_dims(name: str) -> Callable:
             return _fft_c2r(x, dims, scale, length)
         if name == "hfft":
             x = _fft_c2c(x, dims[:-1], scale, True) if dims[:-1] else x
-            return _fft_c2r(x.conj(), dims[-1:], scale, length)
+            return _fft_c2r(_conjugate(x), dims[-1:], scale, length)
         x = _fft_r2c(x, dims[-1:], scale, True).conj_physical()
         return _fft_c2c(x, dims[:-1], scale, False) if dims[:-1] else x
 

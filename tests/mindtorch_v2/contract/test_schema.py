@@ -1,12 +1,15 @@
 """Schemas: how they are read, and how the arguments of a call are bound to them."""
 
+import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 
 import mindtorch_v2 as torch
-from mindtorch_v2._dispatch.schema import Schema
+from mindtorch_v2._dispatch.overloads import lines_to_others
+from mindtorch_v2._dispatch.schema import MISSING, Schema
+from mindtorch_v2._ops._declare.op import PUBLIC
 
 
 def bound(schema: str, *args: Any, **kwargs: Any) -> list[Any]:
@@ -204,6 +207,48 @@ def test_overloads_are_chosen_by_the_arguments() -> None:
     assert torch.max(x, 1).indices.tolist() == [1, 0]
     assert torch.max(x, dim=0, keepdim=True).values.tolist() == [[7.0, 5.0]]
     assert torch.max(x, torch.tensor(3.0)).tolist() == [[3.0, 5.0], [7.0, 3.0]]
+
+
+def _told_overload(operators: Any, is_method: bool) -> Any:
+    """The function of arguments that says which of the operators is called by lines of the first one's; or None."""
+    first, rest = operators[0], operators[1:]
+    own = first.schema.positional
+    taken = [a.name for a in own] + ["extra", *(a.name for a in first.schema.arguments if a.keyword_only), "unexpected"]
+    lines = lines_to_others(first, rest, (), False, is_method)
+    scope: dict[str, Any] = {f"__default_{a.name}__": a.default for a in first.schema.arguments}
+    scope |= {"MISSING": MISSING, "__leave__": None}
+    scope["__overloads__"] = [
+        lambda *given, n=n, o=o: n if o.schema.match(given, {}, is_method=is_method) is not None else None
+        for n, o in enumerate(rest, 1)
+    ]
+    body = "".join(f"    {line}\n" for line in [*lines, "return None"])
+    exec(f"def chosen({', '.join(taken)}):\n{body}", scope)
+    defaults = {a.name: a.default for a in first.schema.arguments}
+
+    def told(*args: Any) -> int | None:
+        given = {a.name: value for a, value in zip(own, args, strict=False)}
+        return scope["chosen"](**defaults | given, extra=args[len(own) :], unexpected={})
+
+    return told
+
+
+@pytest.mark.parametrize("place", ["torch", "Tensor"])
+def test_one_argument_tells_the_overload_that_binding_finds(place: str) -> None:
+    x = torch.ones(2, 2)
+    pool = (x, 0, 0.5, True, (0,), [0, 1], (0.5,), (x, x), "x", None)
+    told = 0
+    for name, operators in PUBLIC[place].items():
+        is_method = place == "Tensor"
+        if len(operators) == 1 or operators[0].schema.gathers(is_method):
+            continue
+        told_by_lines = _told_overload(operators, is_method)
+        for more in itertools.chain([()], *(itertools.product(pool, repeat=n) for n in (1, 2, 3))):
+            number = told_by_lines(x, *more)
+            if number is not None:
+                fitting = (o.schema.match((x, *more), {}, is_method=is_method) is not None for o in operators)
+                assert next(i for i, fits in enumerate(fitting) if fits) == number, (name, more)
+                told += 1
+    assert told > 30
 
 
 def test_several_outputs_are_a_named_tuple() -> None:
