@@ -212,8 +212,8 @@ def _apply_source(operator: Operator, derivative: Derivative) -> str:
     differentiable = derivative.differentiable
     lines = ["saved = self.saved", "if saved is None: raise RuntimeError(FREED)"]
     if several:
-        lines.append("if all(g is None for g in grads): return (None,) * len(self.edges)")
         lines.append("grad = grads[0]")
+        lines.append("if grad is None and all([g is None for g in grads]): return (None,) * len(self.edges)")
     else:
         lines.append("if grad is None: return (None,) * len(self.edges)")
     lists = [a for a in differentiable if a.is_list]
@@ -289,11 +289,17 @@ def differentiable(result: Any) -> bool:
 
 def attach_all(results: Any, node: Node, grad_keys: int) -> None:
     """Makes `node` the origin of each output that can carry a gradient."""
-    node.outputs = tuple(None if t is None else (t._array.shape, t._array.dtype, t._device) for t in results)
+    outputs: list[tuple | None] = []
     for nr, tensor in enumerate(results):
-        if tensor is not None and differentiable(tensor):
+        if tensor is None:
+            outputs.append(None)
+            continue
+        array = tensor._array
+        outputs.append((array.shape, array.dtype, tensor._device))
+        if OF_ARRAY[array.dtype].category >= FLOAT:
             tensor._edge = (node, nr)
             tensor._keys = grad_keys | tensor._keys & SUBCLASS_MASK
+    node.outputs = tuple(outputs)
 
 
 def refuse_inference(operator: Operator, derivative: Derivative, make: Callable) -> Callable:

@@ -233,7 +233,7 @@ class Task:
         """Runs what is ready until nothing is; the usual cases without a look at hooks and captures."""
         heap, buffers, pending, needed = self.heap, self.buffers, self.pending, self.needed
         keep_graph, hooked, take = self.keep_graph, self.hooked, heap_take if self.hooked else heappop
-        awaited = self.awaited
+        awaited, pushed = self.awaited, self.pushed
         plain, at_once = self.is_plain(), self.is_plain() and self.accumulate_grad and not hooked
         while heap:
             _, _, source, nr = heap.pop() if len(heap) == 1 else take(heap)
@@ -261,27 +261,38 @@ class Task:
                 left = pending[key] = pending[key] - 1
                 if needed is not None and key not in needed:
                     continue
-                if grad is not None and not _fits(grad, target, nr):
-                    grad = fitted(grad, edge, source, self.captures)
-                if key in buffers:
-                    self.give(target, nr, grad)
-                elif nr < 0:
-                    if at_once and not left and grad is not None and target._edge is None:
+                if nr < 0:
+                    like = target._array
+                    if grad is not None and (grad._array.dtype is not like.dtype or grad._array.shape != like.shape):
+                        grad = fitted(grad, edge, source, self.captures)
+                    if key in buffers:
+                        self.give(target, nr, grad)
+                    elif at_once and not left and grad is not None and target._edge is None:
                         accumulate(target, grad)
                         if awaited and target._arrival is not None:
                             target._arrival()
                         continue
-                    buffers[key] = [grad]
-                elif len(target.outputs) == 1:
+                    else:
+                        buffers[key] = [grad]
+                    if not left:
+                        if at_once:
+                            grad = None
+                            self.run_leaf(target, buffers.pop(key))
+                        else:
+                            self.push(target, nr)
+                    continue
+                if grad is not None and not _fits(grad, target, nr):
+                    grad = fitted(grad, edge, source, self.captures)
+                if key not in buffers and len(target.outputs) == 1:
                     buffers[key] = [grad]
                 else:
                     self.give(target, nr, grad)
                 if not left:
-                    if nr < 0 and at_once:
-                        grad = None
-                        self.run_leaf(target, buffers.pop(key))
-                    else:
+                    if hooked:
                         self.push(target, nr)
+                    else:
+                        pushed += 1
+                        heappush(heap, (-target.seq, pushed, target, nr))
             grad = None
 
     def run_node(self, node: Node, grads: list) -> Any:

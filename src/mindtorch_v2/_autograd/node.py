@@ -24,7 +24,6 @@ from .._dispatch.keys import (
 )
 
 _sequence = itertools.count()
-_CPU_WITH_GRAD = WITH_GRAD[CPU_MASK]
 _DISCRETE = "biu"  # the kinds of NumPy types that have no gradient
 
 FREED = ("Trying to backward through the graph a second time (or directly access saved tensors after they have already "
@@ -246,8 +245,8 @@ class Node:
 class SavedOutput:
     """A node's own output, kept without the edge that would make a cycle: its memory and its version."""
 
-    __slots__ = ("_counter", "array", "fields", "kind", "nr")
-    fields: dict[str, Any] | None  # those that a plain CPU tensor does not have
+    __slots__ = ("_counter", "array", "device", "fields", "keys", "kind", "nr")
+    fields: dict[str, Any] | None  # those that a tensor has beside its memory, its device and its keys
     kind: type
 
     def __init__(self, tensor: Any, nr: int = 0) -> None:
@@ -258,18 +257,15 @@ class SavedOutput:
         keys = tensor._keys
         if self.array.__class__ is Deferred:
             self.array.trace.saves = True
-        if keys == CPU_MASK and tensor._storage is None:
-            self.fields = None
-        elif keys & TORCH_DISPATCH_MASK:  # a tensor that its class answers for
+        self.device, self.keys, self.fields = tensor._device, keys & ~(AUTOGRAD_MASK | VIEW_MASK), None
+        if keys & TORCH_DISPATCH_MASK:  # a tensor that its class answers for
             self.fields = {"kept": tensor._shallow_copy()}
-        else:
-            self.fields = {"_storage": tensor._storage, "_offset": tensor._offset, "_device": tensor._device,
-                           "_keys": keys & ~(AUTOGRAD_MASK | VIEW_MASK)}
+        elif tensor._storage is not None or tensor._offset:
+            self.fields = {"_storage": tensor._storage, "_offset": tensor._offset}
 
     def attach_tangent(self, tangent: tuple) -> None:
         """Makes the kept output dual."""
-        fields = self.fields or {}
-        self.fields = {**fields, "_tangent": tangent, "_keys": fields.get("_keys", CPU_MASK) | DUAL_MASK}
+        self.fields, self.keys = {**(self.fields or {}), "_tangent": tangent}, self.keys | DUAL_MASK
 
     @property
     def tensor(self) -> Any:
@@ -281,6 +277,8 @@ class SavedOutput:
         made._array, made._counter = self.array, self._counter
         if made._array.__class__ is Deferred:
             self._show(made)
+        if self.keys != CPU_MASK:
+            made._keys, made._device = self.keys, self.device
         if fields is not None:
             for name, value in fields.items():
                 setattr(made, name, value)
@@ -299,7 +297,10 @@ class SavedOutput:
             return self.tensor
         if self.fields is None:
             made: Any = object.__new__(self.kind)
-            made._array, made._counter, made._keys = self.array, self._counter, _CPU_WITH_GRAD
+            made._array, made._counter = self.array, self._counter
+            made._keys = self.keys | WITH_GRAD[self.keys & BACKEND_MASK]
+            if self.keys != CPU_MASK:
+                made._device = self.device
             if made._array.__class__ is Deferred:
                 self._show(made)
         else:

@@ -240,11 +240,11 @@ def _widened(backend: Any, array: Any) -> Any:
 
 
 def _convolution_grad(grad, input, weight, stride, padding, dilation, transposed, output_padding, groups, needs):
-    channels = weight.shape[1] * groups if transposed else weight.shape[0]
-    if grad.shape[1] != channels:  # an input without channels gives a result without, whatever the weight says
+    channels = weight._array.shape[1] * groups if transposed else weight._array.shape[0]
+    if grad._array.shape[1] != channels:  # an input without channels gives a result without, whatever the weight says
         return input.new_zeros(input.shape), weight.new_zeros(weight.shape), grad.new_zeros(channels)
-    return _gradients(grad, input, weight, (grad.shape[1],), stride, padding, dilation, transposed, output_padding,
-                      groups, tuple(map(bool, needs)))
+    return call_bound(_BACKWARD, (grad, input, weight, (channels,), stride, padding, dilation, transposed,
+                                  output_padding, groups, needs))
 
 
 _PLAIN = ((1, 1), (0, 0), (1, 1), False, (0, 0), 1)

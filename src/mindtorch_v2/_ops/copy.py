@@ -284,13 +284,19 @@ def _without_own_device(self: Tensor, kind: dtype | None, where: device | None, 
     return self, kind, None if where == self.device else where, *rest
 
 
+def _copied_back(grad: Any, self_dtype: dtype, self_device: device) -> Any:
+    """The gradient where the tensor lies, in its type; the engine takes the real part of a complex one."""
+    becomes_real = grad.dtype.category == COMPLEX > self_dtype.category
+    return converted(grad, None if becomes_real else self_dtype, self_device)
+
+
 _TO_COPY = op("_to_copy(Tensor self, *, ScalarType? dtype=None, Device? device=None, bool non_blocking=False, "
               "MemoryFormat? memory_format=None) -> Tensor",
    kernel=Copies(lambda self, dtype, device, non_blocking, memory_format:
                  Spec(self._array.shape, dtype or self.dtype, preserved_strides(self, memory_format)),
                  lambda xp, self, dtype, device, non_blocking, memory_format, spec: _copied(xp, self, spec)),
    kernels={"cuda": "copy.to_copy", "npu": "copies.to_copy", "sparse": "layouts.to_copy"},
-   grad=dict(self=lambda grad, self_device: grad.to(self_device)), public="",
+   grad=dict(self=_copied_back), public="",
    samples=cases(case(t(2, 3), dtype=float64), case(t(3, 2, layout="transposed"))), mixes_devices=True, linear=True,
    batch=in_front, aten=Aten(name="_to_copy", values=_without_own_device), sharded="kept")
 

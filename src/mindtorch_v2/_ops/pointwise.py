@@ -50,6 +50,8 @@ def without_derivative(name: str) -> Callable[[Tensor], Tensor]:
 
 def check_alpha(self: Any, other: Any, alpha: Any) -> None:
     """Raises unless `alpha` can multiply `other` without changing the result's category."""
+    if alpha.__class__ is int:
+        return
     category = max(dtype_of(self).category, dtype_of(other).category)
     if alpha.__class__ is bool and category != BOOL:
         raise RuntimeError("Boolean alpha only supported for Boolean results.")

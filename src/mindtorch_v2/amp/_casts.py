@@ -12,6 +12,7 @@ from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
 from .._dispatch.keys import AUTOCAST_MASK, BACKENDS, DispatchKey, modes
 from .._dispatch.registry import Around, Operator, registry
+from .._ops.copy import converted
 from ._state import state
 
 _BANNED = """torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.
@@ -51,19 +52,19 @@ def cast(value: Any, target: dtype, device: str) -> Any:
 
 def _cast_tensor(value: Tensor, target: dtype, device: str) -> Tensor:
     kind = value.dtype
-    if kind is target or not kind.is_floating_point or kind is float64 or value.device.type != device:
+    if kind is target or not kind.is_floating_point or kind is float64 or value._device.type != device:
         return value
     # A parameter is cast one time for all its uses. Recorded even under no_grad: a later use may need it.
     if not (kind is float32 and state.caching and target is state.dtypes[device] and value._base is None
             and value.requires_grad and value.is_leaf and not modes.inference):
-        return value.to(target)
+        return converted(value, target)
     kept = state.casts.get((id(value), target))
     if kept is None:
         if modes.grad_enabled:
-            made = value.to(target)
+            made = converted(value, target)
         else:
             with enable_grad():
-                made = value.to(target)
+                made = converted(value, target)
         kept = state.casts[(id(value), target)] = value, made
     return kept[1]
 
