@@ -4,7 +4,7 @@ Fields have class-level defaults, so that making a result sets only what differs
 """
 
 import sys
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -319,6 +319,15 @@ class UserAttributes(dict):
         return super().pop(name, *default)
 
     update, setdefault = MutableMapping.update, MutableMapping.setdefault  # type: ignore[assignment]
+
+
+def bump_versions(tensors: Iterable["Tensor"]) -> None:
+    """Counts a write to each of many tensors."""
+    for tensor in tensors:
+        counter = tensor._counter
+        if counter is None:
+            counter = tensor._counter = VersionCounter()
+        counter.value += 1
 
 
 def settle_empty(tensor: TensorBase) -> None:

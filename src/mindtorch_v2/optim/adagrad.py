@@ -7,6 +7,7 @@ import mindtorch_v2 as torch
 from ._lists import (
     ListOptimizer,
     Tensors,
+    advance,
     as_number,
     check_call,
     check_options,
@@ -45,7 +46,7 @@ def adagrad(
     if not params:
         return
     lr = as_number(lr, differentiable)
-    torch._foreach_add_(state_steps, 1)
+    advance(state_steps)
     whole = not has_sparse_grad and runs_whole((params, grads, state_sums), differentiable)
     if whole or fused:
         options: dict[str, Any] = {

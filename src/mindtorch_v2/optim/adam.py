@@ -4,9 +4,11 @@ from typing import Any
 
 import mindtorch_v2 as torch
 
+from .._core.tensor_base import bump_versions
 from ._lists import (
     ListOptimizer,
     Tensors,
+    advance,
     as_number,
     check_call,
     check_options,
@@ -54,7 +56,7 @@ def adam(
         return
     lr, beta1, beta2 = (as_number(value, differentiable) for value in (lr, beta1, beta2))
     lists = (params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs)
-    torch._foreach_add_(state_steps, 1)
+    advance(state_steps)
     if fused or runs_whole(lists, differentiable, state_steps):
         step = torch._fused_adamw_ if decoupled_weight_decay else torch._fused_adam_
         with rounding(between=not fused):
@@ -66,8 +68,8 @@ def adam(
         if found_inf is not None:  # a step that was left out does not count
             torch._foreach_sub_(state_steps, [found_inf] * len(state_steps))
         if not fused:  # what PyTorch writes in two passes counts twice
-            for tensor in (*(params if decoupled_weight_decay and weight_decay != 0 else ()), *exp_avg_sqs):
-                tensor._bump_version()
+            bump_versions(params if decoupled_weight_decay and weight_decay != 0 else ())
+            bump_versions(exp_avg_sqs)
         return
     for position, parameter in enumerate(params):
         if decoupled_weight_decay and weight_decay != 0:

@@ -394,3 +394,23 @@ def test_a_weight_decay_of_several_dimensions_is_refused():
     optimizer = torch.optim.NAdam([parameter], weight_decay=torch.tensor([[1.0]]))
     with pytest.raises(TypeError, match="argument 'alpha' must be Number, not Tensor"):
         optimizer.step()
+
+
+@pytest.mark.parametrize("name", ("Adam", "AdamW", "Adagrad"))
+def test_steps_are_counted_alike_with_and_without_an_onlooker(name):
+    class Onlooker(torch.utils._python_dispatch.TorchDispatchMode):
+        seen: list[str] = []
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            self.seen.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    optimizer = getattr(optim, name)([parameter(), parameter(3)], lr=0.1)
+    counts = [optimizer.state[member]["step"] for member in stepped(optimizer).param_groups[0]["params"]]
+    before = [count._version for count in counts]
+    stepped(optimizer)
+    with Onlooker():
+        stepped(optimizer)
+    assert [count.item() for count in counts] == [3, 3]
+    assert [count._version - old for count, old in zip(counts, before, strict=True)] == [2, 2]
+    assert "_foreach_add_.Scalar" in Onlooker.seen

@@ -10,10 +10,11 @@ import numpy as np
 
 from ...._core.dtype import FLOAT, REDUCED
 from ...._core.tensor import Tensor
+from ...._core.tensor_base import bump_versions
 from ...._dispatch.registry import Operator
 from ...._ops._declare.rules import check_writable
 from ...._ops.fused_steps import passes
-from ..array import CudaArray
+from ..array import CudaArray, Layout
 from ..families import Maker
 from ..launch import PACKS, Launch, c_type, compiled
 
@@ -133,11 +134,18 @@ _table_lock = threading.Lock()
 
 def _checked(lists: Sequence[Sequence[Tensor]], name: str) -> bool:
     """Whether all arrays are of one floating type and lie alike; raises as the CPU's kernel does."""
+    known: set[Layout] = set()  # of one parameter at least, with all that belongs to it
     for tensors in zip(*lists, strict=True):
+        layout = tensors[0]._array.layout
+        if layout in known:
+            for tensor in tensors:
+                if tensor._array.layout is not layout:
+                    break
+            else:
+                continue
         kind = tensors[0].dtype
         if kind.category != FLOAT:
             raise NotImplementedError(f"\"{name.strip('_')}_kernel\" not implemented for '{kind.scalar_name}'")
-        layout = tensors[0]._array.layout
         for tensor in tensors:
             if tensor.dtype is not kind:
                 raise RuntimeError(f"expected scalar type {kind.scalar_name} but found {tensor.dtype.scalar_name}")
@@ -145,6 +153,7 @@ def _checked(lists: Sequence[Sequence[Tensor]], name: str) -> bool:
             if own is not layout or own.nbytes != own.size * own.dtype.itemsize:
                 return False
         check_writable(tensors[0])
+        known.add(layout)
     return True
 
 
@@ -154,7 +163,11 @@ def _stepped(lists: Sequence[Sequence[Tensor]], steps: Sequence[Any], source: Ca
     groups: dict[tuple, list[int]] = {}
     for i, tensor in enumerate(lists[0]):
         step = steps[i] if steps else 0.0
-        groups.setdefault((tensor._array.dtype, step if step.__class__ is float else None), []).append(i)
+        key = tensor._array.dtype, step if step.__class__ is float else None
+        members = groups.get(key)
+        if members is None:
+            members = groups[key] = []
+        members.append(i)
     extra = [0 if t is None else t._array.pointer for t in (scale, found_inf)]
     for (kind, number), members in groups.items():
         launch, table = source(kind)
@@ -176,8 +189,7 @@ def _stepped(lists: Sequence[Sequence[Tensor]], steps: Sequence[Any], source: Ca
                 table[:] = [*words, *sizes, *blank, *first, *[blocks] * len(blank)]
                 launch.over((blocks,), (_THREADS,), *numbers[:5], number or 0.0, numbers[5], *extra, chunk)
     for tensors in lists if scale is not None else (lists[0], *lists[2:]):  # gradients are read, unless scaled
-        for tensor in tensors:
-            tensor._bump_version()
+        bump_versions(tensors)
 
 
 def adagrad(params: Any, grads: Any, sums: Any, state_steps: Any, lr: Any, lr_decay: float, weight_decay: float,
