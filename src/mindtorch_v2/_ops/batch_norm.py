@@ -94,7 +94,9 @@ def _grad(grads, input, weight, eps, mean, rstd, needs):
     grad, mean_grad, rstd_grad = grads
     made: tuple = (None, None, None)
     if grad is not None:
-        made = call_bound(_BACKWARD, (grad, input, weight, mean, rstd, eps, tuple(needs)))
+        made = call_bound(_BACKWARD, (grad, input, weight, mean, rstd, eps, needs))
+    if mean_grad is None and rstd_grad is None:
+        return made
     of_input, count = made[0], input.numel() // max(input.shape[1], 1)
     for extra in (None if mean_grad is None else _along(mean_grad, input) / count,
                   None if rstd_grad is None else

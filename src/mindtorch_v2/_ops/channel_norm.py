@@ -3,9 +3,11 @@
 import math
 from typing import Any
 
-from .._core.dtype import FLOAT, REDUCED, float32, int64
+from .._core.deferred import Deferred
+from .._core.dtype import FLOAT, OF_ARRAY, REDUCED, float32, int64
+from .._core.tensor import Tensor
 from .._dispatch.callers import call_unrecorded
-from .._dispatch.keys import changed_modes
+from .._dispatch.keys import BACKENDS, changed_modes
 from ._declare.aten import LEAF
 from ._declare.layouts import NO_CONTIGUOUS
 from ._declare.op import composite
@@ -21,9 +23,11 @@ def _check_floating(input: Any, kernel: str, *parameters: Any) -> None:
     kind = input.dtype
     if kind.category != FLOAT:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind.scalar_name}'")
-    given = [parameter.dtype for parameter in parameters if parameter is not None]
+    given = [OF_ARRAY[parameter._array.dtype] for parameter in parameters if parameter is not None]
+    if given.count(kind) == len(given):
+        return
     different = set(given) - {kind}
-    if not different or different == {float32} and len(set(given)) == 1 and kind.np in REDUCED:
+    if different == {float32} and len(set(given)) == 1 and kind.np in REDUCED:
         return
     if given[0] is kind:
         check_same_scalar(kind, next(own for own in given if own is not kind))
@@ -32,6 +36,8 @@ def _check_floating(input: Any, kernel: str, *parameters: Any) -> None:
     if kind.np not in REDUCED:
         raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
 
+
+_PLAIN = frozenset(1 << key for key in BACKENDS)
 
 # over the batch ------------------------------------------------------------------------------------------------------
 
@@ -43,16 +49,25 @@ def _by_own_statistics(input: Any, weight: Any, bias: Any, running_mean: Any, ru
     if running_mean is None and running_var is None:
         return made
     _, mean, rstd = made
-    count = input.numel() // max(input.shape[1], 1)
+    count = input._array.size // max(input._array.shape[1], 1)
     unbiased = count / max(count - 1, 1)
     # Their versions do not count this, as in PyTorch: a call in eval mode that saved them can still be differentiated.
-    running_mean = None if running_mean is None else running_mean.data
-    running_var = None if running_var is None else running_var.data
+    running_mean = None if running_mean is None else _unversioned(running_mean)
+    running_var = None if running_var is None else _unversioned(running_var)
     if running_mean is not None and running_var is not None:
         call_unrecorded(MOVE_STATISTICS, (running_mean, running_var, mean, rstd, momentum, eps, unbiased))
     else:
         with changed_modes(grad_enabled=False):
             moved_statistics(running_mean, running_var, mean, rstd, momentum, eps, unbiased)
+    return made
+
+
+def _unversioned(statistic: Any) -> Any:
+    """The same memory with a version of its own; of a plain tensor in few steps."""
+    if statistic._keys not in _PLAIN or statistic._array.__class__ is Deferred:
+        return statistic.data
+    made = object.__new__(Tensor)
+    made._array, made._keys, made._device = statistic._array, statistic._keys, statistic._device
     return made
 
 
@@ -112,17 +127,18 @@ def _check_length(channels: int, **parameters: Any) -> None:
            samples=cases(*(case(*s.args, True) for s in _BATCH_SAMPLES)), out=None)
 def batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled):
     """The input with every channel normalised, by the batch's statistics in training and by running ones otherwise."""
-    if not input.shape[0]:  # nothing to take statistics of
+    shape = input._array.shape
+    if not shape[0]:  # nothing to take statistics of
         made = input.clone() if weight is None else input * weight[0]
         return made if bias is None else made + bias[0]
     if not training:
         for name, running in (("running_mean", running_mean), ("running_var", running_var)):
             if running is None:
                 raise RuntimeError(f"{name} must be defined in evaluation mode")
-    channels = input.size(1)
+    channels = shape[1:2] or (input.size(1),)  # which raises
     for parameter in (running_mean, running_var, weight, bias):
-        if parameter is not None and parameter._array.shape != (channels,):
-            _check_length(channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
+        if parameter is not None and parameter._array.shape != channels:
+            _check_length(input.size(1), running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     _check_floating(input, "batch_norm", weight, bias, running_mean, running_var)
     check_constant("native_batch_norm", running_mean=running_mean, running_var=running_var)
     if training:
@@ -140,9 +156,9 @@ def batch_norm(input, weight, bias, running_mean, running_var, training, momentu
 def _functional_batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps):
     if eps < 0:
         raise ValueError(f"batch_norm eps must be non-negative, but got {eps}")
-    shape = input.shape
+    shape = input._array.shape
     if training and shape[0] * math.prod(shape[2:]) == 1:
-        raise ValueError(f"Expected more than 1 value per channel when training, got input size {shape}")
+        raise ValueError(f"Expected more than 1 value per channel when training, got input size {input.shape}")
     if training and eps <= 0:
         raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
     return batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, True)

@@ -155,3 +155,22 @@ def test_a_first_step_with_an_embedding_does_not_wait_for_scipy() -> None:
                           env={**os.environ, "MINDTORCH_JIT": "0"})  # fmt: skip
     sums = [140.0, 148.0, 156.0, 164.0, 172.0, 0.0, 0.0]
     assert made.stdout.splitlines() == [f"False {sums}", f"True {sums}"], made.stderr
+
+
+@pytest.mark.parametrize("kind", ("plain", "view", "data of a parameter"))
+def test_running_statistics_move_and_keep_their_versions(kind):
+    """A call in eval mode that saved them can still be differentiated after one in training."""
+    norm, input = nn.BatchNorm1d(3), torch.randn(4, 3, requires_grad=True)
+    if kind == "view":
+        both = torch.zeros(2, 3)
+        norm.running_mean, norm.running_var = both.unbind()
+    elif kind == "data of a parameter":
+        norm.running_mean, norm.running_var = (nn.Parameter(torch.zeros(3)).data for _ in range(2))
+    output = norm.eval()(input)
+    versions = norm.running_mean._version, norm.running_var._version
+    norm.train()(input)
+    assert torch.allclose(norm.running_mean, 0.1 * input.detach().mean(0))
+    assert norm.running_var.abs().sum() > 0
+    assert (norm.running_mean._version, norm.running_var._version) == versions
+    output.sum().backward()
+    assert input.grad is not None

@@ -76,15 +76,15 @@ class _BatchNorm(_NormBase):
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         self._check_input_dim(input)
-        momentum = 0.0 if self.momentum is None else self.momentum
-        if self.training and self.track_running_stats and self.num_batches_tracked is not None:
-            self.num_batches_tracked.add_(1)
-            if self.momentum is None:  # then the running statistics are the mean over all batches
-                momentum = 1.0 / float(self.num_batches_tracked)
-        by_batch = self.training or (self.running_mean is None and self.running_var is None)
-        tracked = not self.training or self.track_running_stats
-        return F.batch_norm(input, self.running_mean if tracked else None, self.running_var if tracked else None,
-                            self.weight, self.bias, by_batch, momentum, self.eps)
+        momentum, training, tracks = self.momentum, self.training, self.track_running_stats
+        if training and tracks and (count := self.num_batches_tracked) is not None:
+            count.add_(1)
+            if momentum is None:  # then the running statistics are the mean over all batches
+                momentum = 1.0 / float(count)
+        mean, variance = (self.running_mean, self.running_var) if tracks or not training else (None, None)
+        return F.batch_norm(input, mean, variance, self.weight, self.bias,
+                            training or (mean is None and variance is None), 0.0 if momentum is None else momentum,
+                            self.eps)
 
 
 class BatchNorm1d(_BatchNorm):

@@ -18,8 +18,8 @@ from ...._ops.copy import suggested_strides
 from ..array import CudaArray, Layout, empty, layout_of, quick_empty
 from ..families import copy_array, fill, layout_for, wrap_cuda
 from ..graphs import is_capturing
-from ..launch import C_TYPES, Launch, c_type, compiled
-from ..memory import lasting
+from ..launch import C_TYPES, Launch, c_type, check, compiled
+from ..memory import allocate, lasting
 from ..namespace import xp
 from ..plans import dense, dense_if_any, planned, pointer_of
 from ..streams import current
@@ -246,20 +246,24 @@ def _forward(specs: Any, input: CudaArray, groups: int | None, weight: Any, bias
         return None
     norm, layouts = _Norm(input, specs[0].strides is not None, groups), [layout_for(spec) for spec in specs]
     concludes, counters = norm.gathering.concludes, norm.gathering.counters
-    gather = _folding(norm.gathering, False, concludes)
-    settle = None if concludes else _settling(norm.gathering, norm.count)
-    scale = _scaling(norm.scaling, False, W=_type(weight), B=_type(bias), M=c_type(norm.wide))
-    parts_of = norm.parts(norm.gathering)
+    gather = _folding(norm.gathering, False, concludes).queue
+    settle: Any = None if concludes else _settling(norm.gathering, norm.count).queue
+    scale = _scaling(norm.scaling, False, W=_type(weight), B=_type(bias), M=c_type(norm.wide)).queue
+    parts_of, (of_result, of_means, of_rstds) = norm.parts(norm.gathering).nbytes, layouts
 
     def run(input: CudaArray, weight: Any, bias: Any, eps: float) -> Any:
-        source, where = _laid(input, layouts[0]), input.device
+        where, stream = input.device, current.handle
+        source = input if input.layout is of_result and not input.pointer & 15 else _laid(input, of_result)
         factors, addends = dense_if_any(weight), dense_if_any(bias)
-        made, means, rstds = [quick_empty(layout, where) for layout in layouts]
-        parts, (counted, _held) = quick_empty(parts_of, where), _counters_on(where, counters)
-        gather(source.pointer, means.pointer, rstds.pointer, parts.pointer, counted, eps)
-        if settle is not None:
-            settle(parts.pointer, means.pointer, rstds.pointer, eps)
-        scale(source.pointer, means.pointer, rstds.pointer, pointer_of(factors), pointer_of(addends), made.pointer, 0.0)
+        made = quick_empty(of_result, where)
+        means, rstds = quick_empty(of_means, where), quick_empty(of_rstds, where)
+        memory, (counted, _held) = allocate(parts_of, where), _counters_on(where, counters)
+        x, parts, mean, rstd = source.pointer, memory.ptr, means.pointer, rstds.pointer
+        code = (gather(stream, x, mean, rstd, parts, counted, eps)
+                or settle is not None and settle(stream, parts, mean, rstd, eps)
+                or scale(stream, x, mean, rstd, pointer_of(factors), pointer_of(addends), made.pointer, 0.0))
+        if code:
+            check(code)
         return made, means, rstds
 
     return run
@@ -310,27 +314,33 @@ def _backward(specs: Any, grad_out: CudaArray, input: CudaArray, groups: int | N
     of_input, (of_weight, of_bias) = layouts[0], layouts[1:]
     kind = _type(weight) if weight is not None else c_type(input.dtype)
     concludes, counters = norm.returning.concludes, norm.returning.counters
-    gather, settle = _folding(norm.returning, True, concludes, kind), None
-    if not concludes:
-        settle = _settling_gradients(norm.returning, norm.count if of_input else 0, bool(of_weight or of_bias), kind)
-    scale = _scaling(norm.scaling, True, W=_type(weight)) if of_input else None
-    parts_of, shared_of = norm.parts(norm.returning), layout_of((norm.count, 2), norm.wide)
+    gather = _folding(norm.returning, True, concludes, kind).queue
+    settle: Any = None if concludes else _settling_gradients(
+        norm.returning, norm.count if of_input else 0, bool(of_weight or of_bias), kind).queue
+    scale: Any = _scaling(norm.scaling, True, W=_type(weight)).queue if of_input else None
+    parts_of, shared_of = norm.parts(norm.returning).nbytes, layout_of((norm.count, 2), norm.wide).nbytes
     elements = float(norm.elements)
 
     def run(grad_out: CudaArray, input: CudaArray, weight: Any, mean: CudaArray, rstd: CudaArray) -> Any:
-        source, grad, where = _laid(input, taken), _laid(grad_out, taken), input.device
+        where, stream = input.device, current.handle
+        source = input if input.layout is taken and not input.pointer & 15 else _laid(input, taken)
+        grads = grad_out if grad_out.layout is taken and not grad_out.pointer & 15 else _laid(grad_out, taken)
         means, rstds, weights = dense(mean), dense(rstd), dense_if_any(weight)
-        made = [None if layout is None else quick_empty(layout, where) for layout in layouts]
-        parts, shared = quick_empty(parts_of, where), quick_empty(shared_of, where)
+        first = None if of_input is None else quick_empty(of_input, where)
+        second = None if of_weight is None else quick_empty(of_weight, where)
+        third = None if of_bias is None else quick_empty(of_bias, where)
+        memory, common = allocate(parts_of, where), allocate(shared_of, where)
         counted, _held = _counters_on(where, counters)
-        (first, second, third), factors = map(pointer_of, made), pointer_of(weights)
-        gather(source.pointer, grad.pointer, means.pointer, rstds.pointer, parts.pointer, counted, factors,
-               shared.pointer, second, third)
-        if settle is not None:
-            settle(parts.pointer, factors, shared.pointer, second, third)
-        if scale is not None:
-            scale(source.pointer, grad.pointer, means.pointer, rstds.pointer, factors, shared.pointer, first, elements)
-        return made
+        x, grad, centre, spread, factors = (
+            source.pointer, grads.pointer, means.pointer, rstds.pointer, pointer_of(weights))
+        parts, shared, of_factors, of_addends = memory.ptr, common.ptr, pointer_of(second), pointer_of(third)
+        code = (gather(stream, x, grad, centre, spread, parts, counted, factors, shared, of_factors, of_addends)
+                or settle is not None and settle(stream, parts, factors, shared, of_factors, of_addends)
+                or first is not None
+                and scale(stream, x, grad, centre, spread, factors, shared, first.pointer, elements))
+        if code:
+            check(code)
+        return first, second, third
 
     return run
 
