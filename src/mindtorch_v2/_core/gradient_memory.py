@@ -84,8 +84,11 @@ def owns_memory(grad: Any) -> bool:
 
 def _has_storage_alone(grad: Any) -> bool:
     """Whether no other array lies on the storage of an array that, unlike an ndarray, names it."""
-    own = 2 if grad._storage is None else 3
-    return not grad._keys & (FUNC_MASK | MARKED_MASK) and sys.getrefcount(grad._array.storage) <= own
+    if grad._keys & (FUNC_MASK | MARKED_MASK):
+        return False
+    if grad._storage is None and getattr(grad._array, "_storage", grad) is None:  # it was never asked for
+        return True
+    return sys.getrefcount(grad._array.storage) <= (2 if grad._storage is None else 3)
 
 
 def contiguous_copy(grad: Any, leaf: Any) -> Any:

@@ -466,7 +466,7 @@ def _declare(rank: int) -> None:
                    error(RuntimeError, "non-positive groups is not supported", t(*x), t(*w), groups=0),
                    error(RuntimeError, "should be the same or input should be a MKLDNN tensor", t(*x), ints(*w))))
     def conv(input, weight, bias, stride, padding, dilation, groups):
-        if input.dim() == rank + 2 and not input.is_complex():
+        if len(input._array.shape) == rank + 2 and not input.dtype.is_complex:
             return call_bound(_CONVOLUTION, (input, weight, bias, stride, padding, dilation, False, none, groups))
         return _with_batch(input, rank, name, lambda x: _by_parts(x, weight, bias, stride, padding, dilation, False,
                                                                      none, groups))

@@ -186,9 +186,12 @@ class Module(ModuleCalls, ModuleState):
 
     def __getattr__(self, name: str) -> Any:
         own = self.__dict__
-        for members in (own.get("_parameters"), own.get("_buffers"), own.get("_modules")):
-            if members and name in members:
-                return members[name]
+        if (members := own.get("_parameters")) and name in members:
+            return members[name]
+        if (members := own.get("_buffers")) and name in members:
+            return members[name]
+        if (members := own.get("_modules")) and name in members:
+            return members[name]
         text = f"'{type(self).__name__}' object has no attribute '{name}'"
         if name in OF_SCRIPTS and "_is_scripted" in own:
             text += (": torch.jit.trace and torch.jit.script give back the module itself in mindtorch_v2, which has no "
