@@ -40,6 +40,12 @@ CASES: dict[str, tuple[tuple, tuple, tuple, Callable | None, dict]] = {
     "bias": ((2, 2, 140, 16), (2, 2, 75, 16), (2, 2, 75, 16),
              lambda kind: torch.randn(1, 2, 75, 140).to(kind).transpose(-1, -2), {}),
     "float32 bias of rows": ((2, 2, 140, 16), (2, 2, 75, 16), (2, 2, 75, 16), lambda kind: torch.randn(140, 1), {}),
+    "many heads": ((70, 4, 70, 16), (70, 4, 75, 16), (70, 4, 75, 16), None, {"is_causal": True}),
+    "one query": ((3, 2, 1, 64), (3, 2, 300, 64), (3, 2, 300, 64), None, {}),
+    "few queries": ((1, 2, 20, 64), (1, 2, 700, 64), (1, 2, 700, 48), lambda kind: torch.randn(20, 700) > 0, {}),
+    "few tiles": ((1, 6, 130, 64), (1, 6, 150, 64), (1, 6, 150, 64), None, {"is_causal": True}),
+    "some tiles": ((1, 12, 400, 32), (1, 12, 400, 32), (1, 12, 400, 32), None, {"is_causal": True}),
+    "wide and few": ((1, 1, 9, 256), (1, 1, 140, 256), (1, 1, 140, 256), None, {}),
     "shared keys": ((2, 4, 40, 16), (2, 2, 75, 16), (2, 2, 75, 16), None, {"enable_gqa": True, "is_causal": True}),
 }
 
