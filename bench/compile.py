@@ -1,4 +1,4 @@
-"""Times programs as they are, inside `torch.pipeline()`, and in PyTorch, turns about in one process.
+"""Times programs as they are, in `torch.pipeline()`, compiled, and in PyTorch, turns about in one process.
 
     python bench/compile.py                    # needs PyTorch beside this library
     python bench/compile.py --only chain --rounds 9
@@ -7,10 +7,10 @@
 On a GPU the programs are those of gpu_models.py: eager, in both modes of `torch.compile`, and the same in PyTorch; its
 compiled forms are timed for programs whose name matches --theirs, since compiling takes long.
 
-On the CPU, with --compiled and a C++ compiler, `torch.compile` of PyTorch is timed too (its first calls take minutes).
-Times are the least of the rounds: of the processor with one thread, else of the clock. "first" is the first call in a
-pipeline, in processor time of all threads; "peak" the memory that NumPy's arrays take at most in a call, eager and in
-a pipeline, in MB.
+On the CPU "replayed" is mode "reduce-overhead". With --compiled and a C++ compiler, `torch.compile` of PyTorch is timed
+too (its first calls take minutes). Times are the least of the rounds: of the processor with one thread, else of the
+clock. "first" is the first call in a pipeline, in processor time of all threads; "peak" the memory that NumPy's arrays
+take at most in a call, eager and in a pipeline, in MB.
 """
 
 import argparse
@@ -159,13 +159,14 @@ def main() -> None:
         return
     compiles = given.compiled and (shutil.which("g++") or shutil.which("clang++")) is not None
     clock = time.thread_time if given.threads == 1 else time.perf_counter
-    names = ["eager", "pipeline", "PyTorch", *["compiled"] * compiles, "first", "peak", "piped"]
+    names = ["eager", "pipeline", "compiled", "replayed", "PyTorch", *["compiled"] * compiles, "first", "peak", "piped"]
     print(f"{'ms':46}" + "".join(f"{name:>10}" for name in names))
     own, other = chosen(ours), chosen(theirs)
     for name, run in own.items():
         if given.only not in name:
             continue
-        runs = [run, piped(ours, run), other[name]]
+        again = chosen(ours)[name]  # which another form has not seen
+        runs = [run, piped(ours, run), ours.compile(run), ours.compile(again, mode="reduce-overhead"), other[name]]
         if compiles:
             runs.append(theirs.compile(other[name]))
         best = [float("inf")] * len(runs)

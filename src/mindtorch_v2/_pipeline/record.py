@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._autograd.views import wake
+from .._autograd.views import WAKING, wake
 from .._core.deferred import Deferred
 from .._core.planning import plans
 from .._core.tensor import Tensor, flush_pending, tracked_view
@@ -614,7 +614,8 @@ def _view_kernel(operator: Operator, below: Callable) -> Callable:
             return below(source, *args)
         trace = _state.trace or _own_trace()
         node = trace.node.likely
-        if node.kernel is known and array is node.a0.array and args == node.rest and not source._keys & VIEW_MASK:
+        if (node.kernel is known and array is node.a0.array and args == node.rest
+                and not (source._keys & VIEW_MASK and source._base._keys & WAKING)):  # fmt: skip
             trace.node = node
             trace.shared.add(node.root)
             return shown_by(node, source, args, node.recipe.offset, None)

@@ -147,6 +147,7 @@ class Node(Place):
 
 NOTHING: Any = None  # the likely successor of a node that has none
 NOTHING = Node(None, None, (), 0)
+NOTHING.layout = None
 ABSENT = Place()  # in the place of a tensor that is not given
 ABSENT.array = object()
 NUMBER_PLACES = {int: Place(), float: Place()}  # numbers that a run is given anew
@@ -209,9 +210,13 @@ class Trace:
             array = tensor._array
         found = self.known.get(id(array))
         if found is None:
-            layout = layout_of(array.shape, array.strides, array.dtype, tensor._device)
             parent = self.node
-            node = parent.after.get(layout)
+            node: Node | None = parent.likely
+            layout = parent.likely.layout if parent.likely.recipe is None else None
+            if (layout is None or array.shape != layout.shape or array.strides != layout.strides
+                    or array.dtype is not layout.dtype or tensor._device is not layout.device):  # fmt: skip
+                layout = layout_of(array.shape, array.strides, array.dtype, tensor._device)
+                node = parent.after.get(layout)
             if node is None:
                 node = parent.after[layout] = Node(parent, None, (), parent.count + 1)
                 node.number, node.layout, node.made = parent.count, layout, (node,)
