@@ -72,7 +72,7 @@ def blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         Memory=Memory,
         UnownedMemory=Unowned,
         Device=lambda index: device,
-        runtime=types.SimpleNamespace(getDevice=lambda: 0),
+        runtime=types.SimpleNamespace(getDevice=lambda: 0, memGetInfo=lambda: (1 << 30, 1 << 40)),
     )
     monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=cuda))
     monkeypatch.setattr(runtime, "device_count", lambda: 1)
@@ -147,6 +147,14 @@ def test_a_program_that_repeats_itself_comes_to_ask_the_pool_for_nothing(blocks:
     assert blocks.pool.calls == before and blocks.pool.total_bytes() <= 96 * KiB
     blocks.take(40 * KiB)
     assert blocks.pool.total_bytes() <= 96 * KiB
+
+
+def test_where_the_driver_has_little_left_the_pool_gets_back_what_is_free(blocks: Any) -> None:
+    held = [blocks.take(8 * KiB) for _ in range(8)]
+    del held
+    sys.modules["cupy"].cuda.runtime.memGetInfo = lambda: (15 * KiB, 1 << 40)
+    held = [blocks.take(9 * KiB), blocks.take(10 * KiB)]
+    assert len({block.ptr for block in held}) == 2 and blocks.pool.total_bytes() == 64 * KiB
 
 
 def test_nothing_is_kept_once_it_is_closed(blocks: Any) -> None:

@@ -67,6 +67,11 @@ class _Peak:
     nbytes = 0
 
 
+def _is_scarce(nbytes: int, total: int) -> bool:
+    """Whether the driver has little left beside what the pool has: running out, it would take all of that back."""
+    return cupy.cuda.runtime.memGetInfo()[0] < max(2 * nbytes, total // _SHARE)
+
+
 def _from_driver(nbytes: int) -> Any:
     """What the pool calls when it has to grow.
 
@@ -75,7 +80,7 @@ def _from_driver(nbytes: int) -> Any:
     """
     free, total = free_bytes(), pool.total_bytes()
     _Peak.nbytes = max(_Peak.nbytes, pool.used_bytes() - free + nbytes)
-    if free * _SHARE > total and total + nbytes > _SPARE * _Peak.nbytes:
+    if free * _SHARE > total and (total + nbytes > _SPARE * _Peak.nbytes or _is_scarce(nbytes, total)):
         give_back()
         raise _KeptHere
     return cupy.cuda.MemoryPointer(cupy.cuda.Memory(nbytes), 0)
