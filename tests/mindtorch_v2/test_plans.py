@@ -15,7 +15,7 @@ from mindtorch_v2._core.planning import Unplannable, forget_plans
 from mindtorch_v2._dispatch.keys import CPU_MASK
 from mindtorch_v2._dispatch.registry import registry
 from mindtorch_v2._ops._declare.op import DECLARATIONS, Declaration
-from mindtorch_v2._ops._declare.plans import tried
+from mindtorch_v2._ops._declare.plans import compiled_or, tried
 
 _TYPES = ("float32", "bfloat16", "int64")
 _CALLS = 12  # with one layout, after which there is a plan if there ever will be
@@ -303,6 +303,18 @@ def test_plans_are_found_for_calls_that_nothing_else_sees(lookups: Any) -> None:
     base.mul_(torch.ones(6, requires_grad=True))  # now the view has a history, too
     assert ahead(view, 1) is None and everywhere(view, 1) == "plan"
     assert ahead(x, 2) is None and ahead(x) is None
+
+
+def test_steps_of_plans_are_machine_code_once_there_is_some(lookups: Any) -> None:
+    calls: list[Any] = []
+    a, b = np.arange(6.0).reshape(2, 3), np.full(3, 2.5)
+    for other in (a[::-1].copy(), b):  # of the same shape, and broadcast
+        found = compiled_or(registry.get("maximum"), lambda *args: calls.append(args) or np.maximum(*args), range(2))
+        assert found is not None and list(found[1]) == [0, 1]
+        for _ in range(150):
+            np.testing.assert_array_equal(found[0](a, other), np.maximum(a, other))
+        before = len(calls)
+        assert found[0](a, other).tolist() == np.maximum(a, other).tolist() and len(calls) == before
 
 
 def _often(function: Callable, *args: Any) -> Any:

@@ -42,7 +42,7 @@ from ..._dispatch.keys import BACKENDS, HOST_MASK, DispatchKey
 from ..._dispatch.registry import Lazy, Operator, refuse_mixed, registry
 from ..._dispatch.schema import NUMBERS, Schema
 from .out import CASTABLE, EXACT
-from .plans import Planned, can_be_planned, checked_call, holds_halves, tried, twin_of
+from .plans import Planned, can_be_planned, checked_call, compiled_or, holds_halves, tried, twin_of
 from .quick import functional_source, inplace_source
 from .rules import (
     Spec,
@@ -601,7 +601,8 @@ class Pointwise(Family):
         function: Callable = functools.partial(self.compute, host().xp)
         if self.ufunc is not None and all(value is a.default for a, value in others):
             function, at = getattr(np, self.ufunc, function), operand_positions(operator.schema)
-        return checked_call(function, at, args, made)
+        found = checked_call(function, at, args, made)
+        return found and (compiled_or(operator, *found) or found)
 
     def check_write(self, operator: Operator, target: Tensor, args: Sequence[Any]) -> None:
         """Raises what comes before the checks of memory that all writes have; `args` are the other arguments."""

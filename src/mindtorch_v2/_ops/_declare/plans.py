@@ -542,6 +542,42 @@ def checked_call(
     return (function, at) if result.shape == wanted.shape and result.strides == wanted.strides else None
 
 
+_TRIALS = 128  # calls in which a step of a plan asks for machine code, which takes over within these if there is any
+
+
+def compiled_or(operator: Operator, function: Callable, at: Sequence[int]) -> tuple[Callable, Sequence[int]] | None:
+    """The array function of a pointwise operator that machine code stands before, as in the operator's own kernel."""
+    kernel: Any = operator.lookup(HOST_MASK)
+    own = getattr(kernel, "__globals__", {})
+    if own.get("more") is None or own.get("fast") is None:
+        return None
+    tensors = [i for i, a in enumerate(operator.schema.arguments) if a.is_tensor]
+    every, trials = list(at) == list(range(len(operator.schema.arguments))), _TRIALS
+
+    def computed(*args: Any) -> Any:
+        nonlocal trials
+        made = own["fast"](*args)
+        if made is None:
+            made = own["spread"](*args)
+            if made is None and trials:
+                trials -= 1
+                made = own["more"](*[_wrapped(v) if i in tensors else v for i, v in enumerate(args)])
+            if made is None:
+                return function(*args) if every else function(*[args[i] for i in at])
+        return made
+
+    return computed, range(len(operator.schema.arguments))
+
+
+def _wrapped(value: Any) -> Any:
+    """An array as a tensor; a number, or none, as it is."""
+    if value is None or value.__class__ in NUMBERS:
+        return value
+    made = _new(Tensor)
+    made._array = value if value.__class__ is np.ndarray else np.asarray(value)
+    return made
+
+
 def _array_like(geometry: Any) -> np.ndarray:
     """An array with these strides, of ones."""
     reach = sum(step * (n - 1) for step, n in zip(geometry.strides, geometry.shape, strict=True)) // geometry.itemsize
