@@ -61,6 +61,7 @@ class _Handles(threading.local):
 
 
 _handles = _Handles()
+_NO_HANDLE = [0, -1]
 
 
 def _do(name: str, *arguments: Any) -> None:
@@ -215,8 +216,11 @@ class Convolution:
         """Queues it."""
         space = allocate(self.space, self.where) if self.space else self.nothing
         key = a, b, out, space.ptr
+        handle, stream = _handles.made.get(self.device, _NO_HANDLE)
+        if stream != current.handle:
+            handle = _handle(self.device)
         with lock:
-            status = self.execute(_handle(self.device), self.place, self.packs.get(key) or self._packed(key))
+            status = self.execute(handle, self.place, self.packs.get(key) or self._packed(key))
         if status:
             raise CudaError(f"cuDNN error: status {status} of a convolution")
 

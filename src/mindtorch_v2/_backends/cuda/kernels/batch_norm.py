@@ -319,6 +319,7 @@ def _backward(specs: Any, grad_out: CudaArray, input: CudaArray, groups: int | N
         norm.returning, norm.count if of_input else 0, bool(of_weight or of_bias), kind).queue
     scale: Any = _scaling(norm.scaling, True, W=_type(weight)).queue if of_input else None
     parts_of, shared_of = norm.parts(norm.returning).nbytes, layout_of((norm.count, 2), norm.wide).nbytes
+    parts_of = -(-parts_of // 16) * 16  # behind it lies what is shared
     elements = float(norm.elements)
 
     def run(grad_out: CudaArray, input: CudaArray, weight: Any, mean: CudaArray, rstd: CudaArray) -> Any:
@@ -329,11 +330,11 @@ def _backward(specs: Any, grad_out: CudaArray, input: CudaArray, groups: int | N
         first = None if of_input is None else quick_empty(of_input, where)
         second = None if of_weight is None else quick_empty(of_weight, where)
         third = None if of_bias is None else quick_empty(of_bias, where)
-        memory, common = allocate(parts_of, where), allocate(shared_of, where)
-        counted, _held = _counters_on(where, counters)
+        memory, (counted, _held) = allocate(parts_of + shared_of, where), _counters_on(where, counters)
         x, grad, centre, spread, factors = (
             source.pointer, grads.pointer, means.pointer, rstds.pointer, pointer_of(weights))
-        parts, shared, of_factors, of_addends = memory.ptr, common.ptr, pointer_of(second), pointer_of(third)
+        parts, of_factors, of_addends = memory.ptr, pointer_of(second), pointer_of(third)
+        shared = parts + parts_of
         code = (gather(stream, x, grad, centre, spread, parts, counted, factors, shared, of_factors, of_addends)
                 or settle is not None and settle(stream, parts, factors, shared, of_factors, of_addends)
                 or first is not None
