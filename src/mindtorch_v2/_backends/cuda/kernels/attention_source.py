@@ -301,12 +301,14 @@ extern "C" __global__ void __launch_bounds__(128) attend(const T* q, const T* k,
             fetch<KEYS, WIDTH, DEPTH>(ks + next * KEYS * STEP, k, at.k[2], j + KEYS, keys);
             fetch<KEYS, V_WIDTH, V_DEPTH>(vs + next * KEYS * V_STEP, v, at.v[2], j + KEYS, keys);
         }
-        match<EACH, DEPTH>(s, qs + own * 16 * TILES * STEP, ks + (stage * KEYS + part * EACH) * STEP);
+        int64 here = j + part * EACH;
+        const bool hidden = CAUSAL && here >= first + 16 * TILES;  // from all rows of the warp
+        if (!hidden) match<EACH, DEPTH>(s, qs + own * 16 * TILES * STEP, ks + (stage * KEYS + part * EACH) * STEP);
         if (STAGES == 1) {
             arrive();
             if (j + KEYS < end) fetch<KEYS, WIDTH, DEPTH>(ks, k, at.k[2], j + KEYS, keys);
         }
-        int64 here = j + part * EACH;
+        if (hidden) continue;
         if (MASK || here + EACH > keys || (CAUSAL && here + EACH > first + 1))
             #pragma unroll
             for (int m = 0; m < TILES; ++m)
@@ -487,41 +489,45 @@ extern "C" __global__ void __launch_bounds__(128) give_back(const T* grad, const
         arrive();
         if (STAGES > 1 && round + 1 < rounds) bring(1 - stage);
         const T *q_tile = qs + stage * 32 * STEP, *g_tile = gs + stage * 32 * V_STEP;
-        match<32, DEPTH>(s, ks + WARP * 16 * TILES * STEP, q_tile);
-        match<32, V_DEPTH>(g, vs + WARP * 16 * TILES * V_STEP, g_tile);
-        bool edge = MASK || start + SPAN > keys || (CAUSAL && i + 1 < first + 16 * TILES);
-        const M* of_head = mask + batch * at.mask[0] + at_head * at.mask[1];
-        #pragma unroll
-        for (int n = 0; n < 4; ++n)
+        if (!CAUSAL || i + 31 >= first) {  // else the warp's keys are hidden from all these queries
+            match<32, DEPTH>(s, ks + WARP * 16 * TILES * STEP, q_tile);
+            match<32, V_DEPTH>(g, vs + WARP * 16 * TILES * V_STEP, g_tile);
+            bool edge = MASK || start + SPAN > keys || (CAUSAL && i + 1 < first + 16 * TILES);
+            const M* of_head = mask + batch * at.mask[0] + at_head * at.mask[1];
             #pragma unroll
-            for (int e = 0; e < 2; ++e) {
-                int own = n * 8 + COLUMN + e;
-                A less = tops[stage * 32 + own], minus = logs[stage * 32 + own] * (A)LOG2E;
-                if (!MASK) less = less * (A)LOG2E + minus;
-                const M* line = of_head + (i + own < queries ? i + own : queries - 1) * MASK_STEP;
+            for (int n = 0; n < 4; ++n)
                 #pragma unroll
-                for (int m = 0; m < TILES; ++m)
+                for (int e = 0; e < 2; ++e) {
+                    int own = n * 8 + COLUMN + e;
+                    A less = tops[stage * 32 + own], minus = logs[stage * 32 + own] * (A)LOG2E;
+                    if (!MASK) less = less * (A)LOG2E + minus;
+                    const M* line = of_head + (i + own < queries ? i + own : queries - 1) * MASK_STEP;
                     #pragma unroll
-                    for (int r = e; r < 4; r += 2) {
-                        int64 key = first + m * 16 + r / 2 * 8 + ROW;
-                        if (edge) {
-                            bool seen = key < keys && i + own < queries && (!CAUSAL || key <= i + own);
-                            s[m][n][r] = scored(s[m][n][r], scale, line, key, seen);
+                    for (int m = 0; m < TILES; ++m)
+                        #pragma unroll
+                        for (int r = e; r < 4; r += 2) {
+                            int64 key = first + m * 16 + r / 2 * 8 + ROW;
+                            if (edge) {
+                                bool seen = key < keys && i + own < queries && (!CAUSAL || key <= i + own);
+                                s[m][n][r] = scored(s[m][n][r], scale, line, key, seen);
+                            }
+                            s[m][n][r] = weighed(s[m][n][r], less, minus, unit);
+                            g[m][n][r] = s[m][n][r] * (g[m][n][r] - sum[stage * 32 + own]);
                         }
-                        s[m][n][r] = weighed(s[m][n][r], less, minus, unit);
-                        g[m][n][r] = s[m][n][r] * (g[m][n][r] - sum[stage * 32 + own]);
-                    }
-            }
-        gather<32, V_SOME>(valued, s, g_tile + base, V_STEP, V_DEPTH - base);
-        #pragma unroll
-        for (int m = 0; m < TILES; ++m)
+                }
+            gather<32, V_SOME>(valued, s, g_tile + base, V_STEP, V_DEPTH - base);
             #pragma unroll
-            for (int n = 0; n < 8; ++n) {
-                A* from = g[m][n / 2] + n % 2 * 2;
-                T* to = ds + ((WARP * TILES + m) * 16 + n % 2 * 8 + ROW) * D_STEP + n / 2 * 8 + COLUMN;
-                *(pair*)to = joined(from[0], from[1]);
-            }
-        gather<32, SOME>(keyed, g, q_tile + base, STEP, DEPTH - base);
+            for (int m = 0; m < TILES; ++m)
+                #pragma unroll
+                for (int n = 0; n < 8; ++n) {
+                    A* from = g[m][n / 2] + n % 2 * 2;
+                    T* to = ds + ((WARP * TILES + m) * 16 + n % 2 * 8 + ROW) * D_STEP + n / 2 * 8 + COLUMN;
+                    *(pair*)to = joined(from[0], from[1]);
+                }
+            gather<32, SOME>(keyed, g, q_tile + base, STEP, DEPTH - base);
+        } else
+            #pragma unroll
+            for (int n = 0; n < 16 * TILES; ++n) ds[(WARP * 16 * TILES + n) * D_STEP + LANE] = narrow<T>::of(0.0f);
         __syncthreads();
         A made[(SOME + 31) / 32][2][4] = {};  // 16 of the queries, every second 16 columns
         #pragma unroll
