@@ -44,7 +44,7 @@ CASES: dict[str, tuple[tuple, tuple, tuple, Callable | None, dict]] = {
     "one query": ((3, 2, 1, 64), (3, 2, 300, 64), (3, 2, 300, 64), None, {}),
     "few queries": ((1, 2, 20, 64), (1, 2, 700, 64), (1, 2, 700, 48), lambda kind: torch.randn(20, 700) > 0, {}),
     "few tiles": ((1, 6, 130, 64), (1, 6, 150, 64), (1, 6, 150, 64), None, {"is_causal": True}),
-    "some tiles": ((1, 12, 400, 32), (1, 12, 400, 32), (1, 12, 400, 32), None, {"is_causal": True}),
+    "some tiles": ((2, 12, 400, 32), (2, 12, 400, 32), (2, 12, 400, 32), None, {"is_causal": True}),
     "wide and few": ((1, 1, 9, 256), (1, 1, 140, 256), (1, 1, 140, 256), None, {}),
     "shared keys": ((2, 4, 40, 16), (2, 2, 75, 16), (2, 2, 75, 16), None, {"enable_gqa": True, "is_causal": True}),
 }

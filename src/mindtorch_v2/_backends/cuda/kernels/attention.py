@@ -102,7 +102,8 @@ def _tiling(name: str, problem: _Problem, device: int) -> _Tiling | None:
             exchanged = (4 - 4 // parts) * (v_depth // 2 + 4) * 32 * max(size, 4)
             choices.append(_Tiling(tiles, together, parts, stages, max(fetched, exchanged)))
     else:
-        tiles = 2 if size == 2 and deepest <= 64 and problem.keys > 64 else 1
+        blocks = problem.batch * (problem.heads // problem.group) * -(-problem.keys // 128)
+        tiles = 2 if size == 2 and deepest <= 64 and problem.keys > 64 and blocks >= _processors(device) else 1
         for stages in (2, 1):
             elements = 64 * tiles * (both + 40) + stages * 32 * both
             choices.append(_Tiling(tiles, 0, 1, stages, elements * size + stages * 96 * max(size, 4)))
