@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .._autograd import enable_grad
-from .._core.dtype import bfloat16, dtype, float32, float64
+from .._core.dtype import OF_ARRAY, bfloat16, dtype, float32, float64
 from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
-from .._dispatch.keys import AUTOCAST_MASK, BACKENDS, DispatchKey, modes
+from .._dispatch.keys import AUTOCAST_MASK, BACKENDS, REQUIRES_GRAD, DispatchKey, modes
 from .._dispatch.registry import Around, Operator, registry
 from .._ops.copy import converted
 from ._state import state
@@ -51,12 +51,13 @@ def cast(value: Any, target: dtype, device: str) -> Any:
 
 
 def _cast_tensor(value: Tensor, target: dtype, device: str) -> Tensor:
-    kind = value.dtype
+    kind = OF_ARRAY[value._array.dtype]
     if kind is target or not kind.is_floating_point or kind is float64 or value._device.type != device:
         return value
     # A parameter is cast one time for all its uses. Recorded even under no_grad: a later use may need it.
-    if not (kind is float32 and state.caching and target is state.dtypes[device] and value._base is None
-            and value.requires_grad and value.is_leaf and not modes.inference):
+    is_leaf = value._base is None and (
+        value._edge is None and value._keys & REQUIRES_GRAD or value.requires_grad and value.is_leaf)
+    if not (kind is float32 and is_leaf and state.caching and target is state.dtypes[device] and not modes.inference):
         return converted(value, target)
     kept = state.casts.get((id(value), target))
     if kept is None:
