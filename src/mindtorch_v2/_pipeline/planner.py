@@ -15,7 +15,7 @@ from .._kernels import ir
 from .._kernels.pointwise import CHUNK
 from .fuse import Body, Operand, geometry, in_rows, kernel, of_rows, row_geometry, row_kernel, run_of
 from .plan import Plan, Step
-from .products import Matrix, Part, Product, join_products
+from .products import Matrix, Part, Product, join_products, product_of
 from .run import Form, Group, Sum, function_of, memory_of
 from .trace import Entry, Free, Layout, Trace, Value, layout_of
 
@@ -473,6 +473,8 @@ def call_step(plan: Plan, entries: list[int]) -> Step:
     entry = plan.entries[at]
     step = Step("call", entries, entry.operands(), [n for n in entry.results if n is not None])
     step.bytes = sum([plan.layouts[n].nbytes for n in (*step.inputs, *step.outputs)])
+    product = product_of(entry, plan.layouts)
+    step.flops = 0 if product is None else 2 * product.work
     step.text = lambda: _call_text(entry)
     return step
 
