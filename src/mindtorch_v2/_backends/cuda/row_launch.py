@@ -69,18 +69,21 @@ _FLOATS = {
 }
 
 
-def shape_of_rows(rows: int, width: int) -> tuple[int, int, tuple[int, int], int] | None:
-    """V, ITEMS, block and grid for rows of that width; None if they are too wide to be held."""
-    v = 4 if width % 4 == 0 else 1
-    groups = -(-width // v)
-    if groups <= 32 * (8 if v == 4 else 16):
+def shape_of_rows(rows: int, width: int, halves: bool) -> tuple[int, int, tuple[int, int], int] | None:
+    """V, ITEMS, block and grid for rows of that width; None if they are too wide to be held.
+
+    16 bytes are loaded at once, of elements that take two if they are `halves`, else four or more.
+    """
+    v = next(n for n in (8 if halves else 4, 4, 1) if width % n == 0)
+    groups, most = width // v, min(32 // v, 16)
+    if groups <= 32 * most:
         block = (32, 4)
         items = -(-groups // 32)
     else:
-        threads = min(1024, -(-groups // 4) + 31 & ~31)
+        threads = min(1024, -(-groups // min(16 // v, 4)) + 31 & ~31)
         items = -(-groups // threads)
         block = (threads, 1)
-        if items > (8 if v == 4 else 16):
+        if items > most:
             return None
     return v, items, block, -(-rows // block[1])
 
@@ -89,7 +92,7 @@ def shape_of_rows(rows: int, width: int) -> tuple[int, int, tuple[int, int], int
 def row_launch(source: tuple[str, str], types: tuple[str, ...], wide: str, rows: int, width: int,
                centred: bool = True) -> Launch | None:
     """The launch of a kernel of rows, of its parameters, which it is called with, and its body; None if too wide."""
-    shape = shape_of_rows(rows, width)
+    shape = shape_of_rows(rows, width, types[0] in ("half_t", "bfloat_t"))
     if shape is None:
         return None
     v, items, block, grid = shape
