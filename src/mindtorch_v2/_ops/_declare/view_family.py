@@ -1,5 +1,6 @@
 """The family of views: operators that show the memory of their first argument in another geometry."""
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -188,10 +189,14 @@ class View(Family):
 
     def _maker(self, operator: Operator, scope: dict[str, Any]) -> Callable[[tuple], Callable]:
         """What makes plans: functions that have compiled code show the array in a geometry that they know."""
-        views, arguments = host().views, operator.schema.arguments
-        source = view_plan_source(operator.schema.base_name, arguments, several=self.several, by_place=self.by_place)
-        prepare = compile_function("prepare", source, {**scope, "show": lambda geometry, array: None})
-        views.functions.when_loaded(lambda: prepare.__globals__.update(show=views.functions.show))
+        views, name, arguments = host().views, operator.schema.base_name, operator.schema.arguments
+
+        @functools.cache
+        def prepare() -> Callable:
+            source = view_plan_source(name, arguments, several=self.several, by_place=self.by_place)
+            made = compile_function("prepare", source, {**scope, "show": lambda geometry, array: None})
+            views.functions.when_loaded(lambda: made.__globals__.update(show=views.functions.show))
+            return made
 
         def make(args: tuple) -> Callable:
             source, *given = args
@@ -205,9 +210,9 @@ class View(Family):
                 kept = kind[0] if kind and kind[0] != source._array.dtype else None
                 shown.append((views.packed(shape, strides, offset, kept), offset, step))
             if self.several:
-                return prepare(tuple(given), kept, shown)
+                return prepare()(tuple(given), kept, shown)
             place = (source._offset, source._shared_storage().nbytes()) if self.by_place else ()
-            return prepare(tuple(given), kept, *shown[0], *place)
+            return prepare()(tuple(given), kept, *shown[0], *place)
 
         return make
 
