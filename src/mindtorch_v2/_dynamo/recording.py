@@ -31,7 +31,7 @@ _RECORDING, _LAUNCH, _GPU_LAUNCH = 12e-6, 1e-6, 5e-6
 _CPU_BYTES, _GPU_BYTES = 1e10, 2e12
 _LARGE = 1 << 19
 # What oneDNN's primitives save of a linear layer's time, a multiplication, and what it costs to record a call.
-_LAYER, _CALL = 1e-12, 4e-6
+_LAYER, _CALL = 1e-12, 6e-6
 
 
 class Recording(Pipeline):
@@ -247,7 +247,7 @@ def _saved(plan: Plan) -> float:
         layers = [step.flops for step in plan.steps if plan.entries[step.entries[0]].operator.name == "aten::linear"]
         return sum(layers) / 2 * _LAYER - _RECORDING - calls * _CALL
     if on_cpu:
-        return (alone - together) / _CPU_BYTES - _RECORDING - launches * _LAUNCH
+        return (alone - together) / _CPU_BYTES - _RECORDING - launches * _LAUNCH - calls * _CALL
     return (alone - together) / _GPU_BYTES + (calls - launches) * _GPU_LAUNCH - _RECORDING
 
 
