@@ -101,6 +101,14 @@ def test_sizes_that_are_rounded_alike_share_their_blocks(blocks: Any) -> None:
     assert places[0] == places[1] == places[2] != places[3]
 
 
+def test_blocks_of_nothing_have_no_order(blocks: Any) -> None:
+    for _ in range(2):
+        held = [blocks.take(0) for _ in range(3)]
+        assert [block.ptr for block in held] == [0, 0, 0]
+        del held
+    assert blocks.free_bytes() == 0
+
+
 def test_a_block_belongs_to_the_stream_that_it_was_taken_on(blocks: Any) -> None:
     other, block = blocks.take(64 * KiB), blocks.take(KiB)
     place = block.ptr

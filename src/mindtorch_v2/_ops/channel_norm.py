@@ -73,8 +73,7 @@ def _unversioned(statistic: Any) -> Any:
 
 def _constant(statistic: Any, kind: Any) -> Any:
     """A statistic that nothing is derived by, in a type."""
-    if statistic.requires_grad:
-        statistic = statistic.detach()
+    statistic = statistic.detach()
     return statistic if statistic.dtype is kind else statistic.to(kind)
 
 

@@ -91,10 +91,11 @@ pool = cupy.cuda.MemoryPool(_from_driver)
 
 def of_pool(nbytes: int) -> Any:
     """CuPy's MemoryPointer to so many bytes, past what is free here."""
-    try:
-        return pool.malloc(nbytes)
-    except _KeptHere:
-        return pool.malloc(nbytes)
+    while True:
+        try:
+            return pool.malloc(nbytes)
+        except _KeptHere:  # another thread may free something before the next try
+            continue
 
 
 def take(nbytes: int) -> Block:
@@ -112,6 +113,8 @@ def take(nbytes: int) -> Block:
 def _entry(nbytes: int) -> tuple:
     """A size asked for the first time, or nothing of it is free."""
     free, size = current.free, -(-nbytes // _ROUNDED) * _ROUNDED
+    if not size:  # blocks of nothing all lie at the address 0, which puts them in no order: they are not kept
+        return 0, of_pool(0), 0, {}
     if len(free) >= _SIZES:
         free.clear()
     known = free[nbytes] = free.setdefault(size, [])

@@ -574,7 +574,7 @@ def _wrapped(value: Any) -> Any:
     if value is None or value.__class__ in NUMBERS:
         return value
     made = _new(Tensor)
-    made._array = value if value.__class__ is np.ndarray else np.asarray(value)
+    made._array = np.asarray(value)
     return made
 
 
