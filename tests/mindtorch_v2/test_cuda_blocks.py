@@ -85,6 +85,22 @@ def blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     yield made
 
 
+@pytest.fixture
+def memory(blocks: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module that counts what these blocks take, and keeps what other streams use."""
+    cupy = sys.modules["cupy"]
+    monkeypatch.setattr(cupy, "get_default_memory_pool", lambda: blocks.pool, raising=False)
+    for name, value in (("MemoryHook", object), ("get_allocator", lambda: None)):
+        monkeypatch.setattr(cupy.cuda, name, value, raising=False)
+    monkeypatch.setitem(sys.modules, blocks.__name__, blocks)
+    path = pathlib.Path(blocks.__spec__.origin).with_name("memory.py")
+    spec = importlib.util.spec_from_file_location("mindtorch_v2._backends.cuda.memory", path)
+    assert spec is not None and spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
 def test_a_block_is_found_again_and_the_lowest_address_first(blocks: Any) -> None:
     held = [blocks.take(1000) for _ in range(4)]
     places = [block.ptr for block in held]
@@ -191,3 +207,44 @@ def test_sizes_that_never_come_again_are_forgotten(blocks: Any) -> None:
     assert len(blocks.current.free) <= 4097
     del kept
     assert blocks.take(100) is not None and blocks.free_bytes() < blocks.pool.total_bytes()
+
+
+def test_the_last_blocks_of_a_process_go_without_a_complaint(blocks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    block = blocks.take(KiB)
+    place = block.ptr
+    monkeypatch.setattr(blocks, "heappush", None)  # as Python leaves modules when it ends
+    del block
+    assert blocks.take(KiB).ptr == place
+
+
+class Event:
+    """One that has happened or not; asking it may do something besides."""
+
+    def __init__(self, has_happened: bool, besides: Any = None) -> None:
+        self.has_happened, self.besides = has_happened, besides
+
+    @property
+    def done(self) -> bool:
+        besides, self.besides = self.besides, None
+        if besides is not None:
+            besides()
+        return self.has_happened
+
+
+def test_what_is_held_while_events_are_asked_stays_held(memory: Any) -> None:
+    pending = Event(False)
+    asked = Event(True, besides=lambda: memory.hold_until(pending, "added meanwhile"))
+    memory.hold_until(asked, "finished")
+    memory.hold_until(Event(False), "kept")
+    assert [kept for _, (kept,) in memory._waiting] == ["added meanwhile", "kept"]
+    pending.has_happened = True
+    memory.hold_until(Event(True), "last")
+    assert [kept for _, (kept,) in memory._waiting] == ["kept", "last"]
+
+
+def test_threads_that_ask_events_together_release_each_once(memory: Any) -> None:
+    """A thread that finds nothing left to ask, since another one asks it, goes on."""
+    first = Event(True, besides=memory._waiting.clear)
+    memory._waiting.extend([(first, [1]), (Event(False), [2])])
+    memory.hold_until(Event(False), 3)
+    assert [kept for _, kept in memory._waiting] == [[3]]

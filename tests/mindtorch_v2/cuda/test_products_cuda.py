@@ -1,5 +1,6 @@
 """Products of half-precision matrices whose rows are not multiples of 16 bytes: the padded ones are the plain ones."""
 
+import ctypes
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ if why_unavailable() is not None:  # here already, since what follows imports Cu
 
 import numpy as np  # noqa: E402
 
+from mindtorch_v2._backends.cuda import cublas  # noqa: E402
 from mindtorch_v2._backends.cuda.kernels import matmul, padded  # noqa: E402
 
 KINDS = [torch.float16, torch.bfloat16]
@@ -173,3 +175,10 @@ def test_which_products_are_padded(name: str, monkeypatch: pytest.MonkeyPatch) -
         assert [piece.factor.is_needed for piece in made.pieces] == [False, True]
         assert [piece.columns for piece in made.pieces] == [50256, 8]
     assert padded.padding_for(np.dtype(np.float32), *geometry) is None
+
+
+def test_a_product_keeps_its_factors_when_calls_bring_many_others() -> None:
+    product = cublas.Product(HALF, 2, 2, 2, (0, 2), (0, 2))
+    for n in range(600):
+        cublas.factor(n + 0.5, HALF)
+    assert [ctypes.c_float.from_address(place).value for place in (product.one, product.zero)] == [1, 0]

@@ -119,6 +119,12 @@ def _factor(value: Any, letter: str) -> np.ndarray:
     return np.array(value, letter)
 
 
+@functools.cache
+def _constant(value: int, letter: str) -> np.ndarray:
+    """A number whose address products keep: it is never forgotten, as the factors of calls are."""
+    return np.array(value, letter)
+
+
 def lead(rows: int, columns: int, row: int, column: int) -> tuple[int, int] | None:
     """How cuBLAS takes a matrix of these strides in elements: transposed or not, leading dimension; None if not."""
     if (column == 1 or columns == 1) and (row >= columns or rows == 1):
@@ -144,7 +150,7 @@ class Product:
         step = step or columns
         self.kind, self.geometry = kind, (rows, inner, columns, a, b, step)
         self.compute = compute, _TF32 if kind.name in ("float32", "complex64") else compute
-        self.one, self.zero = (_factor(n, letter).ctypes.data for n in (1, 0))
+        self.one, self.zero = (_constant(n, letter).ctypes.data for n in (1, 0))
         self.a, self.b, self.out, self.alpha, self.beta = (_pointer() for _ in range(5))
         self.mode = _int(compute)
         self._biased: dict[bool, Biased | None] = {}

@@ -6,6 +6,7 @@ a graph is captured, it comes from a pool of the graph's own.
 
 import threading
 import weakref
+from collections import deque
 from typing import Any
 
 import cupy
@@ -234,7 +235,7 @@ def statistics() -> dict[str, int]:
 
 # memory that other streams use ---------------------------------------------------------------------------------------
 
-_waiting: list[tuple[Any, list[Any]]] = []  # events, and what may not be freed before they have happened
+_waiting: deque[tuple[Any, list[Any]]] = deque()  # events, and what may not be freed before they have happened
 
 
 def hold_until(event: Any, *kept: Any) -> None:
@@ -244,7 +245,14 @@ def hold_until(event: Any, *kept: Any) -> None:
 
 
 def _release_finished() -> None:
-    _waiting[:] = [(event, kept) for event, kept in _waiting if not event.done]
+    """Each is taken out while it is asked: other threads, and what is freed meanwhile, may add some."""
+    for _ in range(len(_waiting)):
+        try:
+            event, kept = _waiting.popleft()
+        except IndexError:  # another thread asks the rest
+            return
+        if not event.done:
+            _waiting.append((event, kept))
 
 
 def record_stream(storage: Any, stream: Any) -> None:
