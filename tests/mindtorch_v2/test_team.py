@@ -2,9 +2,11 @@
 
 import itertools
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -50,6 +52,29 @@ def test_parts_make_the_whole_in_order_on_their_own_threads(number):
     assert len({thread for _, thread, _ in made}) == number
     assert number == 1 or {inside for _, _, inside in made} == {1}
     assert team._blas_threads()[0]() == before
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals are not sent to threads")
+def test_an_interrupt_comes_out_when_all_parts_are_done_and_spoils_no_later_results(number):
+    begun, written = threading.Event(), []
+
+    def part(where):
+        if where.start == 0 and number > 1:
+            begun.wait()
+        else:
+            begun.set()
+            time.sleep(0.05)  # in which the first part ends, and the caller waits
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            time.sleep(0.05)
+        written.append(where)
+
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            team.in_parts(part, number, 10 * number**2)
+        assert len(written) == number if number > 1 else not written
+        written.clear()
+        begun.clear()
+        assert team.in_parts(lambda part: part.start, number, 10 * number**2) == list(range(number))
 
 
 def test_little_work_and_few_parts_take_few_threads(number, monkeypatch):

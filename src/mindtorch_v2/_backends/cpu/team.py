@@ -90,12 +90,11 @@ class _Worker:
     """A thread that sleeps until it is given a part of the work."""
 
     def __init__(self) -> None:
-        self.work: Callable[[], Any] | None = None
+        self.work: Callable[[], Any] | None = None  # until it is done
         self.made: Any = None
         self.error: BaseException | None = None
         self.go, self.done = threading.Lock(), threading.Lock()
         self.go.acquire()
-        self.done.acquire()
         threading.Thread(target=self._run, name="mindtorch_v2 worker", daemon=True).start()
 
     def _run(self) -> None:
@@ -106,18 +105,32 @@ class _Worker:
                 self.made = self.work()
             except BaseException as error:
                 self.error = error
-            self.work = None
-            self.done.release()
+            done, self.work = self.done, None
+            done.release()
 
     def begin(self, work: Callable[[], Any]) -> None:
+        self.made = self.error = None
+        self.done = threading.Lock()
+        self.done.acquire()
         self.work = work
         self.go.release()
 
     def result(self) -> tuple[Any, BaseException | None]:
-        self.done.acquire()
         answer = self.made, self.error
         self.made = self.error = None
         return answer
+
+
+def _await(team: list[_Worker]) -> None:
+    """Returns when all are done: what a signal raises meanwhile is raised then, as arrays are still written."""
+    raised: BaseException | None = None
+    while busy := [worker for worker in team if worker.work is not None]:
+        try:
+            busy[0].done.acquire()
+        except BaseException as error:
+            raised = error
+    if raised is not None:
+        raise raised
 
 
 _workers: list[_Worker] = []
@@ -160,18 +173,21 @@ def in_parts(compute: _Part, length: int, work: float) -> list[Any]:
     """What `compute` makes of the parts of `range(length)`, in their order: one if `work` is not worth more threads."""
     with _team(min(worth(work), length)) as count:
         parts = [slice(length * k // count, length * (k + 1) // count) for k in range(count)]
-        _workers.extend(_Worker() for _ in range(count - 1 - len(_workers)))
-        team = _workers[: count - 1]
-        for worker, part in zip(team, parts[1:], strict=True):
-            worker.begin(functools.partial(contextvars.copy_context().run, compute, part))
-        made, errors = [], []
+        team = [worker for worker in _workers if worker.work is None][: count - 1]  # all, but after an interrupt
+        while len(team) < count - 1:
+            team.append(_Worker())
+            _workers.append(team[-1])
         try:
-            made.append(compute(parts[0]))
+            for worker, part in zip(team, parts[1:], strict=True):
+                worker.begin(functools.partial(contextvars.copy_context().run, compute, part))
+            made = [compute(parts[0])]
         finally:
-            for worker in team:
-                result, error = worker.result()
-                made.append(result)
-                errors.append(error)
+            _await(team)
+        errors = []
+        for worker in team:
+            result, error = worker.result()
+            made.append(result)
+            errors.append(error)
         for error in filter(None, errors):
             raise error
         return made
