@@ -163,3 +163,17 @@ def test_transforms_can_be_left_for_a_while():
     assert vmap(function)(torch.zeros(3)).tolist() == [2, 2, 2]
     with pytest.raises(RuntimeError, match="randomness"):
         vmap(lambda x: x + torch.rand(2))(torch.zeros(3))
+
+
+def test_running_statistics_that_a_function_captured_move():
+    x = torch.arange(12.0).sin().reshape(4, 3)
+    for differentiate in (grad, lambda f: grad(lambda x: grad(f)(x).sum()), lambda f: lambda x: jvp(f, (x,), (x,)),
+                          lambda f: lambda x: vjp(f, x), jacrev, jacfwd):  # fmt: skip
+        mean, variance = torch.zeros(3), torch.ones(3)
+
+        def function(x, mean=mean, variance=variance):
+            return torch.nn.functional.batch_norm(x, mean, variance, training=True).exp().sum()
+
+        differentiate(function)(x)
+        assert_close(mean, 0.1 * x.mean(0))
+        assert_close(variance, 0.9 + 0.1 * x.var(0))

@@ -295,8 +295,11 @@ def _inference_kernel(operator: Operator, below: Callable, mask: int) -> Callabl
     writes = [i for i, a in enumerate(operator.schema.arguments) if a.writes]
 
     def kernel(*args: Any) -> Any:
-        for i in writes:
-            if args[i]._keys & INFERENCE_MASK and not modes.inference:
+        for i in () if modes.inference else writes:
+            if args[i].__class__ in (tuple, list):
+                if any(tensor._keys & INFERENCE_MASK for tensor in args[i]):
+                    raise RuntimeError(WRITE_TO_INFERENCE)
+            elif args[i]._keys & INFERENCE_MASK:
                 copy = _copied_as_it_lies(args[i])
                 below(*[copy if arg is args[i] else arg for arg in args])  # what else is wrong is said first
                 raise RuntimeError(WRITE_TO_INFERENCE)

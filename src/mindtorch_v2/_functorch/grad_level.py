@@ -61,6 +61,10 @@ def finished(level: Level, operator: Operator, args: Sequence[Any], result: Any,
     return one(result, batched, None)
 
 
+# Batch norm does not tell of its writes to running statistics, in PyTorch: those of captured tensors move, too.
+_UNTOLD_WRITES = frozenset({"aten::_move_statistics_"})
+
+
 class GradLevel(Level):
     """Records, or carries tangents, apart from all other levels."""
 
@@ -93,8 +97,9 @@ class GradLevel(Level):
         return wrapped(self, value)
 
     def run(self, operator: Operator, args: Sequence[Any]) -> Any:
+        refuses = operator.name not in _UNTOLD_WRITES
         for argument, value in zip(operator.schema.arguments, args, strict=True):
-            if argument.writes and not argument.is_list and value is not None and not is_at(self, value):
+            if refuses and argument.writes and not argument.is_list and value is not None and not is_at(self, value):
                 raise RuntimeError("During a grad (vjp, jvp, grad, etc) transform, the function provided attempted to "
                                    f"call in-place operation ({operator.name}) that would mutate a captured Tensor. "
                                    "This is not supported; please rewrite the function being transformed to explicitly "

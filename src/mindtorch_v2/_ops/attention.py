@@ -326,7 +326,7 @@ def _c_name(kind: Any) -> str:
 def _shared_keys(query: Any, tensors: Sequence[Any]) -> list[Any]:
     """Keys and values repeated for the groups of query heads that share them."""
     heads = query.size(-3)
-    if any(not x.size(-3) or heads % x.size(-3) for x in tensors):
+    if any(x.size(-3) != heads and (not x.size(-3) or heads % x.size(-3)) for x in tensors):
         raise RuntimeError("Number of heads in key and value must divide the number of heads in ")
     return [x if x.size(-3) == heads else x.repeat_interleave(heads // x.size(-3), -3) for x in tensors]
 

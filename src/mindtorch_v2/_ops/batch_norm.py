@@ -27,10 +27,9 @@ class _Channels:
     def __init__(self, xp: Any, array: Any, as_rows: bool) -> None:
         self.xp, self.as_rows, self.ndim = xp, as_rows, array.ndim
         batch, channels = array.shape[:2]
-        self.array = (xp.moveaxis(array, 1, -1).reshape(-1, channels) if as_rows
+        self.count = batch * math.prod(array.shape[2:])
+        self.array = (xp.moveaxis(array, 1, -1).reshape(self.count, channels) if as_rows
                       else array.reshape(batch, channels, math.prod(array.shape[2:])))
-        self.count = array.size // max(channels, 1)
-
         step = max(1, BLOCK_ELEMENTS // max(1, math.prod(self.array.shape[1:])))
         # parts of the first dimension that fit in the cache
         self.blocks = [slice(start, start + step) for start in range(0, len(self.array), step)]
@@ -278,11 +277,9 @@ def _move(xp: Any, running_mean: Any, running_var: Any, mean: Any, rstd: Any, mo
 
 def moved_statistics(running_mean: Any, running_var: Any, mean: Any, rstd: Any, momentum: float, eps: float,
                      unbiased: float) -> None:
-    """The same out of ordinary operators; either may be None."""
-    if running_mean is not None:
-        running_mean.lerp_(mean.to(running_mean.dtype), momentum)
-    if running_var is not None:
-        running_var.lerp_(((rstd.pow(-2) - eps) * unbiased).to(running_var.dtype), momentum)
+    """The same out of ordinary operators."""
+    running_mean.lerp_(mean.to(running_mean.dtype), momentum)
+    running_var.lerp_(((rstd.pow(-2) - eps) * unbiased).to(running_var.dtype), momentum)
 
 
 MOVE_STATISTICS = op(

@@ -13,7 +13,7 @@ from ._declare.layouts import NO_CONTIGUOUS
 from ._declare.op import composite
 from ._declare.rules import check_constant, shape_text
 from ._declare.samples import case, cases, error, t
-from .batch_norm import MOVE_STATISTICS, batch_norm_by_running, batch_norm_with_statistics, moved_statistics
+from .batch_norm import MOVE_STATISTICS, batch_norm_by_running, batch_norm_with_statistics
 from .group_norm import group_norm_with_statistics
 from .join import constant_pad_nd
 from .matrices import check_same_scalar
@@ -45,20 +45,17 @@ _PLAIN = frozenset(1 << key for key in BACKENDS)
 def _by_own_statistics(input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: float,
                        eps: float) -> tuple:
     """The normalised input, means and inverse deviations; running statistics move towards those of the batch."""
+    if (running_mean is None) is not (running_var is None):
+        raise ValueError("running_mean and running_var must either both be None or neither be None")
     made = batch_norm_with_statistics(input, weight, bias, eps)
-    if running_mean is None and running_var is None:
+    if running_mean is None:
         return made
     _, mean, rstd = made
     count = input._array.size // max(input._array.shape[1], 1)
     unbiased = count / max(count - 1, 1)
     # Their versions do not count this, as in PyTorch: a call in eval mode that saved them can still be differentiated.
-    running_mean = None if running_mean is None else _unversioned(running_mean)
-    running_var = None if running_var is None else _unversioned(running_var)
-    if running_mean is not None and running_var is not None:
-        call_unrecorded(MOVE_STATISTICS, (running_mean, running_var, mean, rstd, momentum, eps, unbiased))
-    else:
-        with changed_modes(grad_enabled=False):
-            moved_statistics(running_mean, running_var, mean, rstd, momentum, eps, unbiased)
+    call_unrecorded(MOVE_STATISTICS, (
+        _unversioned(running_mean), _unversioned(running_var), mean, rstd, momentum, eps, unbiased))
     return made
 
 

@@ -229,10 +229,15 @@ def check_call(
 # pieces of steps -----------------------------------------------------------------------------------------------------
 
 
+_COUNTS = np.dtype(np.float32), np.dtype(np.float64)  # the types of steps that PyTorch makes
+
+
 def advance(steps: Tensors) -> None:
     """Counts one step in each tensor; on the host, where nobody looks on, without an operator for each."""
-    if modes.masks[0] or any([step._keys != CPU_MASK or step._array.__class__ is not np.ndarray for step in steps]):
-        torch._foreach_add_(steps, 1)
+    if modes.masks[0] or any([
+            step._keys != CPU_MASK or (array := step._array).__class__ is not np.ndarray or array.ndim
+            or array.dtype not in _COUNTS for step in steps]):
+        torch._foreach_add_(steps, 1)  # which refuses what 1 cannot be added to
         return
     for step in steps:
         array = step._array

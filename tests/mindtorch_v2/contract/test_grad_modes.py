@@ -167,7 +167,10 @@ def test_an_inference_tensor_is_not_written_outside() -> None:
         y.add_(1)
     with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside InferenceMode is not allowed"):
         torch.add(y, 1, out=y)
+    with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside InferenceMode is not allowed"):
+        torch._foreach_add_([torch.ones(2), y], 1)
     with torch.inference_mode():
+        torch._foreach_add_([torch.ones(2), y], 1)
         assert y.mul_(0).tolist() == [0.0, 0.0]
 
 

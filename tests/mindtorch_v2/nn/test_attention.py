@@ -81,6 +81,13 @@ def test_groups_of_query_heads_share_keys():
         np.testing.assert_allclose(together[:, head].detach().numpy(), alone.detach().numpy(), rtol=1e-12)
 
 
+def test_no_heads_share_no_keys():
+    empty = torch.ones(2, 0, 3, 4)
+    assert scaled_dot_product_attention(empty, empty, empty, enable_gqa=True).shape == (2, 0, 3, 4)
+    with pytest.raises(RuntimeError, match="must divide the number of heads"):
+        scaled_dot_product_attention(torch.ones(2, 2, 3, 4), empty, empty, enable_gqa=True)
+
+
 def test_dropout_keeps_the_mean():
     torch.manual_seed(0)
     ones = torch.ones(1, 1, 400, 2)

@@ -174,3 +174,17 @@ def test_running_statistics_move_and_keep_their_versions(kind):
     assert (norm.running_mean._version, norm.running_var._version) == versions
     output.sum().backward()
     assert input.grad is not None
+
+
+def test_batch_norm_wants_both_running_statistics_or_none():
+    for statistics in ((torch.zeros(3), None), (None, torch.ones(3))):
+        with pytest.raises(ValueError, match="must either both be None or neither be None"):
+            nn.functional.batch_norm(torch.randn(4, 3), *statistics, training=True)
+
+
+@pytest.mark.parametrize("training", (True, False))
+def test_batch_norm_of_no_channels(training):
+    input = torch.zeros(2, 0, requires_grad=True)
+    output = nn.functional.batch_norm(input, torch.zeros(0), torch.ones(0), training=training)
+    output.sum().backward()
+    assert output.shape == input.grad.shape == (2, 0)

@@ -414,3 +414,12 @@ def test_steps_are_counted_alike_with_and_without_an_onlooker(name):
     assert [count.item() for count in counts] == [3, 3]
     assert [count._version - old for count, old in zip(counts, before, strict=True)] == [2, 2]
     assert "_foreach_add_.Scalar" in Onlooker.seen
+
+
+def test_a_count_of_steps_that_no_operator_adds_to_is_refused():
+    for count, text in ((torch.tensor(True), "can't be cast to the desired output type Bool"),
+                        (torch.tensor([1.0, 2.0]), "a Tensor with 2 elements cannot be converted to Scalar")):
+        optimizer = optim.Adam([parameter()])
+        optimizer.state[stepped(optimizer).param_groups[0]["params"][0]]["step"] = count
+        with pytest.raises(RuntimeError, match=text):
+            stepped(optimizer)
