@@ -446,3 +446,13 @@ def test_logs():
         timeout=120,
     )
     assert shown.stdout.split() == ["True", "10"]
+
+
+def test_the_last_call_that_is_not_recorded_may_be_two_in_two_threads():
+    compiled = torch.compile(lambda x: x.sin() + 1)
+    worth = compiled._region.worth
+    worth.eager_calls = 1  # which both threads see before either counts its call
+    for _ in range(2):
+        worth.call(torch.sin, (torch.ones(3),), {})
+    compiled(torch.ones(3))
+    assert worth.calls == 1

@@ -637,13 +637,13 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], keep_graph: bool,
                   "parameters to None after use to break the cycle and avoid the leak.", 4)  # fmt: skip
     state = modes.__dict__
     previous, include = state["grad_enabled"], state["include"]
-    if previous is not create_graph:
-        modes.switch_grad(create_graph)
-    outer = state.get("backward_pass")
-    state["backward_pass"] = task
-    if state.get("recorder") is not None:
-        state["recorder"].watch(task)
-    try:
+    outer, recorder = state.get("backward_pass"), state.get("recorder")
+    try:  # before anything is changed, as an interrupt may come at any time
+        if previous is not create_graph:
+            modes.switch_grad(create_graph)
+        state["backward_pass"] = task
+        if recorder is not None:
+            recorder.watch(task)
         starts: list[tuple[tuple, Any]] = []
         for edge, grad in zip(roots, grads, strict=True):
             target, nr = edge

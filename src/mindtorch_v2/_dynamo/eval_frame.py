@@ -196,7 +196,7 @@ def compiled(model: Any, settings: Settings) -> Any:
 
     def compile_wrapper(*args: Any, **kwargs: Any) -> Any:
         worth = region.worth
-        if worth.eager_calls and current_stance[0] is DEFAULT_STANCE and region.generation == generation[0]:
+        if worth.eager_calls > 0 and current_stance[0] is DEFAULT_STANCE and region.generation == generation[0]:
             return worth.call(fn, args, kwargs)
         return call_compiled(region, fn, args, kwargs)
 

@@ -58,7 +58,7 @@ class Replays:
         if known.__class__ is Refused:
             if known.version == changes[0] or known.times > _TRIED:
                 worth = known.worth
-                if worth.eager_calls:
+                if worth.eager_calls > 0:
                     return worth.call(fn, args, kwargs)
                 return self.region.record(fn, args, kwargs, "default", worth)
         if len(self.known) >= _MOST:

@@ -10,6 +10,7 @@ import pytest
 
 import mindtorch_v2 as torch
 from mindtorch_v2._core.settled import settled
+from mindtorch_v2._dispatch.keys import modes
 
 
 def leaf(*values: float) -> torch.Tensor:
@@ -555,3 +556,16 @@ def test_formulas_give_the_same_recorded_and_unrecorded(name, dtype) -> None:
         if one is not None:
             assert one.dtype is other.dtype is dtype and one.shape == x.shape
             torch.testing.assert_close(one, other.detach())
+
+
+def test_an_interrupt_as_a_backward_pass_begins_leaves_the_modes_as_they_were(monkeypatch):
+    class Interrupting:
+        def watch(self, task):
+            raise KeyboardInterrupt
+
+    loss = torch.ones(3, requires_grad=True).exp().sum()
+    with monkeypatch.context() as patched:
+        patched.setitem(modes.__dict__, "recorder", Interrupting())
+        with pytest.raises(KeyboardInterrupt):
+            loss.backward()
+    assert torch.is_grad_enabled() and modes.__dict__.get("backward_pass") is None
