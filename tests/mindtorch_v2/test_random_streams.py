@@ -405,3 +405,16 @@ def test_few_numbers_go_where_they_are_wanted(monkeypatch) -> None:
     assert drawn[0].tolist() == drawn[2].tolist() == drawn[3].tolist()
     assert drawn[0].reshape(4, 3).t().tolist() == drawn[1].tolist()
     assert not few_drawn(Generator(), np.empty(0, np.float32), _random.uniform)
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 300])
+def test_a_deviation_that_is_no_number_is_refused(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "_AT_ONCE", True)
+    before, nan = torch.get_rng_state(), float("nan")
+    with pytest.raises(RuntimeError, match=r"normal expects std >= 0.0, but found std nan"):
+        torch.empty(count).normal_(0, nan)
+    with pytest.raises(RuntimeError, match=r"normal expects std >= 0.0, but found std nan"):
+        torch.normal(torch.zeros(count), nan)
+    with pytest.raises(RuntimeError, match=r"log_normal_ expects std > 0.0, but found std=nan"):
+        torch.empty(count).log_normal_(0, nan)
+    assert torch.equal(torch.get_rng_state(), before)

@@ -106,18 +106,24 @@ def _place_of_none(index: tuple) -> int | None:
 
 
 def _numpy_part(array: Any, index: Any) -> tuple[Any, int] | None:
-    """The part of an array that an index of numbers and slices names, and how many bytes after the array it begins."""
+    """The part of an array that an index of numbers and slices names, and how many bytes after the array it begins.
+
+    None for a part without elements, too: NumPy's would have other strides than PyTorch's.
+    """
     kind = index.__class__
     if kind is int:
         try:
             shown = array[index, ...]
         except (IndexError, OverflowError):
             return None
-        return shown, (index if index >= 0 else index + array.shape[0]) * array.strides[0]
-    offset = _basic_offset(array, index if kind is tuple else (index,)) if array.size else None
-    if offset is None:
-        return None
-    return array[index] if kind is slice or Ellipsis in index else array[(*index, ...)], offset
+        offset = (index if index >= 0 else index + array.shape[0]) * array.strides[0]
+    else:
+        found = _basic_offset(array, index if kind is tuple else (index,)) if array.size else None
+        if found is None:
+            return None
+        shown = array[index] if kind is slice or Ellipsis in index else array[(*index, ...)]
+        offset = found
+    return (shown, offset) if shown.size else None
 
 
 _early = 32  # indices before compiled code is loaded for them

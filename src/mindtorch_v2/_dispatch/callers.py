@@ -382,10 +382,11 @@ def _caller_source(operator: Operator, name: str, takes_out: bool, is_method: bo
     others = [a for a in schema.arguments if not a.is_tensor]
     early = [a for a in others if operator.finder is not None and _converts(a)]  # plans are found by what they become
     restored = "".join(f"{a.name} = _written_{a.name}; " for a in early)
+    body += [f"_written_{a.name} = {a.name}" for a in early]
     for a in early:
-        body += [f"_written_{a.name} = {a.name}", *_conversion(a, strict)]
+        body += _conversion(a, strict)
     keys = [f"    {line}" for line in _key_lines(schema.arguments)]
-    resolve = ["try:", *keys, f"except AttributeError: {restored}return {slow}", *checks]
+    resolve = ["try:", *keys, "except AttributeError: return __slow__", *checks]
     for a in others:
         resolve += _quick_check(a, strict) * (a not in early or a.is_list)
     requested = next((a.name for a in schema.arguments if a.type == "Device"), None)
@@ -400,8 +401,8 @@ def _caller_source(operator: Operator, name: str, takes_out: bool, is_method: bo
              *_REFUSALS,
              "except (AttributeError, TypeError):",
              f"    if not __holds_class__(({''.join(f'{n}, ' for n in schema.names)})): raise",
-             f"    return {slow}"]
-    text = "\n".join("    " + line.replace("return __slow__", f"return {slow}") for line in body)
+             "    return __slow__"]
+    text = "\n".join("    " + line.replace("return __slow__", f"{restored}return {slow}") for line in body)
     return f"{other}def {name}({', '.join(signature)}):\n{text}\n"
 
 

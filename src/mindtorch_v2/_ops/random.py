@@ -100,7 +100,7 @@ def _check_uniform(kind: dtype, low: float = 0.0, high: float = 1.0) -> None:
 
 
 def _check_normal(kind: dtype, mean: float = 0.0, std: float = 1.0) -> None:
-    if std < 0:
+    if not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
     if kind.category < FLOAT:
         refuse("normal_kernel_cpu", kind)
@@ -181,7 +181,7 @@ def _check_std(std: Any) -> None:
             raise RuntimeError("normal expects standard deviation to be non-complex")
         if at_hand(std._array) and not (std._array >= 0).all():
             raise RuntimeError("normal expects all elements of std >= 0.0")
-    elif std < 0:
+    elif not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
 
 
@@ -393,7 +393,7 @@ def _continuous(name: str) -> Callable[..., None]:
 
 
 def _check_log_normal(self: Tensor, mean: float, std: float, generator: Any) -> None:
-    if std <= 0:
+    if not std > 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std:g}")
     if self.dtype.category != FLOAT:
         refuse("log_normal_cpu", self.dtype)

@@ -251,6 +251,14 @@ def test_one_argument_tells_the_overload_that_binding_finds(place: str) -> None:
     assert told > 30
 
 
+def test_a_number_too_large_is_refused_alike_before_and_after_there_are_plans() -> None:
+    x = torch.ones(3)
+    for _ in range(12):
+        assert x.sum(0) == 3
+        with pytest.raises(ValueError, match="Overflow when unpacking long long"):
+            x.sum(2**63)
+
+
 def test_several_outputs_are_a_named_tuple() -> None:
     values, indices = result = torch.tensor([3.0, 1.0, 2.0]).sort()
     assert result.values is values and result[1] is indices

@@ -2,6 +2,7 @@
 
 import gc
 import random
+import sys
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -120,6 +121,22 @@ def test_views_keep_the_memory_that_they_show() -> None:
     del other
     gc.collect()
     assert gone() is None
+
+
+def test_types_that_geometries_name_stay() -> None:
+    kind = np.dtype([("half", np.int16), ("other", np.int16)])
+    before = sys.getrefcount(kind)
+    geometry = views.packed((4,), (4,), 0, kind)
+    assert sys.getrefcount(kind) > before
+    assert views.functions.show(geometry, np.arange(4, dtype=np.int32)).dtype is kind
+
+
+@pytest.mark.parametrize("by_numpy", [True, False])
+def test_parts_without_elements_lie_as_in_pytorch(by_numpy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if by_numpy:
+        monkeypatch.setattr(indexing, "_part", indexing._numpy_part)
+    made = torch.arange(12).view(3, 4)[2:1:2, 1]
+    assert (made.shape, made.stride(), made.storage_offset()) == ((0,), (8,), 9)
 
 
 def test_what_cannot_be_written_stays_so() -> None:

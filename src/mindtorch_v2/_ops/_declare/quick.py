@@ -224,13 +224,13 @@ def planned_view_source(name: str, arguments: Sequence[Argument], key: str, *, s
 def view_plan_source(name: str, arguments: Sequence[Argument], *, several: bool, by_place: bool) -> str:
     """The function that prepares plans of a view: for one geometry, or several, that compiled code shows an array in.
 
-    `_given` are the arguments behind the first; `_step` is what leads to a view of a tensor that is none itself, and
-    `_kept` a type that geometries name. A plan has another one, `ahead`, for sources that were found to be plain.
+    `_given` are the arguments behind the first; `_step` is what leads to a view of a tensor that is none itself. A plan
+    has another one, `ahead`, for sources that were found to be plain.
     """
     first, names = arguments[0].name, ", ".join([a.name for a in arguments])
     place = ", _begin=0, _length=0" * by_place
     elsewhere = f"{first}._offset != _begin or {first}._shared_storage().nbytes() != _length" * by_place
-    lines = [f"def prepare(_given, _kept, _geometry, _distance=None, _step=None{place}):"]
+    lines = [f"def prepare(_given, _geometry, _distance=None, _step=None{place}):"]
     for plan in (name, "ahead"):
         leaving = [elsewhere, _unusual(first) * (plan == name)]
         keys = f"{first}._keys & {BACKEND_MASK} | {VIEW_MASK}" if plan == name else str(HOST_MASK | VIEW_MASK)

@@ -207,12 +207,12 @@ class View(Family):
             steps = [(None, operator, tuple(given), nr if self.several else None) for nr in range(len(made))]
             shown = []
             for (shape, strides, offset, *kind), step in zip(made, steps, strict=True):
-                kept = kind[0] if kind and kind[0] != source._array.dtype else None
-                shown.append((views.packed(shape, strides, offset, kept), offset, step))
+                other = kind[0] if kind and kind[0] != source._array.dtype else None
+                shown.append((views.packed(shape, strides, offset, other), offset, step))
             if self.several:
-                return prepare()(tuple(given), kept, shown)
+                return prepare()(tuple(given), shown)
             place = (source._offset, source._shared_storage().nbytes()) if self.by_place else ()
-            return prepare()(tuple(given), kept, *shown[0], *place)
+            return prepare()(tuple(given), *shown[0], *place)
 
         return make
 

@@ -407,9 +407,12 @@ one:
 """
 
 functions = Functions(_IR, ("show", "part"))
+_named: dict[int, np.dtype] = {}  # types that geometries name, which have to stay
 
 
 def packed(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, kind: np.dtype | None) -> bytes:
-    """A geometry for `show`, in bytes; whoever keeps it keeps `kind`, the type if that is not the array's own."""
+    """A geometry for `show`, in bytes; `kind` is the type if that is not the array's own."""
+    if kind is not None:
+        _named[id(kind)] = kind
     numbers = (len(shape), offset, 0 if kind is None else id(kind), *shape, *strides)
     return struct.pack(f"{len(numbers)}q", *numbers)
