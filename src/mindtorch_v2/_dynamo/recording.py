@@ -247,8 +247,10 @@ def _saved(plan: Plan) -> float:
         layers = [step.flops for step in plan.steps if plan.entries[step.entries[0]].operator.name == "aten::linear"]
         return sum(layers) / 2 * _LAYER - _RECORDING - calls * _CALL
     if on_cpu:
-        return (alone - together) / _CPU_BYTES - _RECORDING - launches * _LAUNCH - calls * _CALL
-    return (alone - together) / _GPU_BYTES + (calls - launches) * _GPU_LAUNCH - _RECORDING
+        gained = (alone - together) / _CPU_BYTES - launches * _LAUNCH
+    else:
+        gained = (alone - together) / _GPU_BYTES + (calls - launches) * _GPU_LAUNCH
+    return gained - _RECORDING - calls * _CALL
 
 
 def _moved(numbers: Sequence[int | None], layouts: Sequence[Layout]) -> int:
