@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,34 @@ MODELS = ("mlp", "resnet", "gpt", "lstm")
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limit is Linux's")
 
 
+_TRIES = 3
+
+
 @functools.cache
 def measured(*arguments: str) -> dict[str, Any]:
+    """What the script found.
+
+    Now and then a child dies where an allocation fails (one of some thirty runs), and never so far where it could be
+    looked at. The next process has other addresses: a death that is the library's fault comes back. Each is told of,
+    with the line that was running.
+    """
+    for _ in range(_TRIES):
+        found, said = _ran(arguments)
+        if not any("died" in result for result in found.get("results", ())):
+            break
+        warnings.warn(f"{arguments}: a child died\n{said}", stacklevel=2)
+    return found
+
+
+def _ran(arguments: tuple[str, ...]) -> tuple[dict[str, Any], str]:
     source = Path(torch.__file__).parent.parent
     environment = {**os.environ, "PYTHONPATH": str(source), "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0",
-                   "MINDTORCH_JIT": "0"}  # the compiler takes more memory than a step
+                   "MINDTORCH_JIT": "0",  # the compiler takes more memory than a step
+                   "PYTHONFAULTHANDLER": "1"}
     done = subprocess.run([sys.executable, str(SCRIPT), *arguments], env=environment, capture_output=True, text=True,
                           timeout=600, check=False)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(done.stdout), done.stderr
 
 
 @pytest.mark.parametrize("model", MODELS)
