@@ -17,6 +17,7 @@ from .batch_norm import MOVE_STATISTICS, batch_norm_by_running, batch_norm_with_
 from .group_norm import group_norm_with_statistics
 from .join import constant_pad_nd
 from .matrices import check_same_scalar
+from .norm import has_wide_statistics
 
 
 def _check_floating(input: Any, kernel: str, *parameters: Any) -> None:
@@ -89,6 +90,8 @@ def native_batch_norm(input, weight, bias, running_mean, running_var, training, 
     _check_floating(input, "batch_norm", weight, bias, running_mean, running_var)
     check_constant("native_batch_norm", running_mean=running_mean, running_var=running_var)
     told = next((x.dtype for x in (weight, bias, running_mean) if x is not None), input.dtype)
+    if has_wide_statistics(input):
+        told = float32
     if training:
         made, mean, rstd = _by_own_statistics(input, weight, bias, running_mean, running_var, momentum, eps)
         return made, _constant(mean, told), _constant(rstd, told)

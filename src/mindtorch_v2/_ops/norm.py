@@ -45,9 +45,15 @@ def check_floating(kind: dtype, kernel: str) -> None:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind.scalar_name}'")
 
 
+def has_wide_statistics(input: Tensor) -> bool:
+    """Whether mean and deviation of a half input are float32 whatever its parameters are: on GPUs, and without data."""
+    return input.dtype.np in REDUCED and input._device.type in ("cuda", "meta")
+
+
 def _statistics_type(input: Tensor, *parameters: Tensor | None) -> dtype:
-    """The type of mean and deviation: the input's, or float32 for a half input with float32 parameters."""
-    kind = made = input.dtype
+    """The type of mean and deviation: the input's; float32 for a half input with such parameters, or on a GPU."""
+    kind = input.dtype
+    made = float32 if has_wide_statistics(input) else kind
     for parameter in parameters:
         if parameter is not None and parameter.dtype is not kind:
             if kind.np not in REDUCED or parameter.dtype is not float32:

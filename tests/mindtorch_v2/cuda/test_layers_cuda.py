@@ -63,6 +63,42 @@ def test_rows_of_a_thousand_threads(name, width, kind):
     check_module(lambda: ROWS[name](width).to(kind), torch.randn(3, width).to(kind), TOLERANCES[kind])
 
 
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("affine", [False, True])
+def test_statistics_of_halves_are_not_rounded_to_them(affine, kind):
+    """Layer norm and batch norm keep them in float32, as PyTorch's kernels for GPUs do; group norm gives halves."""
+    x = (torch.randn(6, 8, 40) * 3 + 5).to("cuda", kind)
+    wide = x.double()
+    for shape in ((40,), (8, 40)):
+        dims = tuple(range(-len(shape), 0))
+        weight = torch.ones(shape, dtype=kind, device="cuda") if affine else None
+        out, mean, rstd = torch.native_layer_norm(x, shape, weight, weight, 1e-5)
+        assert (out.dtype, mean.dtype, rstd.dtype) == (kind, torch.float32, torch.float32)
+        check_near(mean, wide.mean(dims, keepdim=True).cpu(), 1e-6)
+        check_near(rstd, (wide.var(dims, correction=0, keepdim=True) + 1e-5).rsqrt().cpu(), 1e-6)
+        without_data = torch.native_layer_norm(x.to("meta"), shape, None, None, 1e-5)
+        assert [t.dtype for t in without_data] == [kind, torch.float32, torch.float32]
+    weight = torch.ones(8, dtype=kind, device="cuda") if affine else None
+    out, mean, rstd = torch.native_batch_norm(x, weight, weight, None, None, True, 0.1, 1e-5)
+    assert (out.dtype, mean.dtype, rstd.dtype) == (kind, torch.float32, torch.float32)
+    check_near(mean, wide.mean((0, 2)).cpu(), 1e-6)
+    assert [t.dtype for t in torch.native_group_norm(x, weight, weight, 6, 8, 40, 2, 1e-5)] == [kind] * 3
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16], ids=str)
+def test_gradients_of_layer_norm_far_from_zero(kind):
+    """A mean that is rounded to a half would move elements by more than their deviation."""
+    x = (torch.randn(64, 768) + 300).to(kind)
+    grad = torch.randn(64, 768).to(kind)
+    results = []
+    for where, own in (("cuda", kind), ("cpu", torch.float64)):
+        leaf, layer = x.to(where, own).requires_grad_(), nn.LayerNorm(768).to(where, own)
+        layer(leaf).backward(grad.to(where, own))
+        results.append([leaf.grad, layer.weight.grad])
+    for made, wanted in zip(*results, strict=True):
+        check_near(made, wanted, TOLERANCES[kind])
+
+
 def test_batch_norm_is_exact_far_from_zero():
     x = torch.randn(64, 3, 9, 9, dtype=torch.float64) + 1000
     wanted = functional.batch_norm(x, None, None, training=True)

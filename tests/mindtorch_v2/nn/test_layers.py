@@ -188,3 +188,16 @@ def test_batch_norm_of_no_channels(training):
     output = nn.functional.batch_norm(input, torch.zeros(0), torch.ones(0), training=training)
     output.sum().backward()
     assert output.shape == input.grad.shape == (2, 0)
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16], ids=str)
+def test_types_of_statistics(kind):
+    """On the CPU those of the parameters; without data as on a GPU: float32 of layer norm and batch norm."""
+    for where, own in (("cpu", kind), ("meta", torch.float32)):
+        x = torch.ones(2, 4, 6, dtype=kind, device=where)
+        for made in (
+            torch.native_layer_norm(x, (6,), None, None, 1e-5),
+            torch.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5),
+        ):
+            assert [t.dtype for t in made] == [kind, own, own]
+        assert [t.dtype for t in torch.native_group_norm(x, None, None, 2, 4, 6, 2, 1e-5)] == [kind] * 3
