@@ -221,6 +221,35 @@ def test_the_current_stream() -> None:
     assert low >= high
 
 
+def test_streams_come_from_a_pool() -> None:
+    """Every 33rd of a priority is the first one again; what is kept for streams does not grow for ever."""
+    from mindtorch_v2._backends.cuda import blocks
+
+    for priority in (0, -1):
+        made = [torch.cuda.Stream(priority=priority) for _ in range(70)]
+        assert [one.cuda_stream for one in made[32:64]] == [one.cuda_stream for one in made[:32]]
+        assert len({one.cuda_stream for one in made}) == 32 and 0 not in {one.cuda_stream for one in made}
+        assert made[0] == made[32] and hash(made[0]) == hash(made[32]) and made[0] != made[1]
+        assert {one.priority for one in made} == {priority}
+    low, high = ({torch.cuda.Stream(priority=p).cuda_stream for _ in range(32)} for p in (0, -1))
+    assert low.isdisjoint(high)
+    for _ in range(100):
+        with torch.cuda.stream(torch.cuda.Stream()):
+            x = ones(3) @ ones(3)
+    assert x.item() == 3
+    known = len(blocks._streams)
+    for _ in range(100):
+        with torch.cuda.stream(torch.cuda.Stream()):
+            ones(3)
+    assert len(blocks._streams) == known
+    assert [torch.cuda.Stream(priority=p).priority for p in (-9, -3, 2)] == [-3, -3, 0]
+    assert torch.cuda.Stream.priority_range() == (0, -3)
+    before = torch.cuda.Stream().cuda_stream
+    assert torch.cuda.ExternalStream(before).cuda_stream == before  # and takes no turn
+    after = [torch.cuda.Stream().cuda_stream for _ in range(32)]
+    assert after[-1] == before and after.count(before) == 1
+
+
 def test_streams_wait_for_each_other() -> None:
     side = torch.cuda.Stream()
     x = ones(1 << 22)

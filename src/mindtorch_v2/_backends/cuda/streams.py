@@ -1,5 +1,6 @@
 """Streams and events: queues of work on a device, and marks in them. They wrap CuPy's, whose current stream is ours."""
 
+import itertools
 from typing import Any
 
 import cupy
@@ -10,15 +11,38 @@ from .blocks import current
 from .memory import hold_until
 from .runtime import current_device, device_of, index_of, reported
 
+_POOLED, _HIGHEST = 32, -3  # streams that a device has of each priority, and the highest one, as in PyTorch
+
+
+class _Pool:
+    """The streams of one device and priority, made when their turn first comes, and given out in turns for ever.
+
+    What is kept by stream (free memory, workspaces, counters) then has an end, too.
+    """
+
+    def __init__(self, index: int, priority: int) -> None:
+        self.index, self.priority = index, priority
+        self.turns, self.made = itertools.count(), dict[int, Any]()
+
+    def next(self) -> Any:
+        turn = next(self.turns) % _POOLED
+        if turn not in self.made:
+            with cupy.cuda.Device(self.index):
+                self.made.setdefault(turn, cupy.cuda.Stream(non_blocking=True, priority=self.priority))
+        return self.made[turn]
+
+
+_pools: dict[tuple[int, int], _Pool] = {}
+
 
 class Stream(Queue):
-    """A queue of work on one device, run in order."""
+    """A queue of work on one device, run in order. Every 33rd of a priority is the first one again."""
 
     def __init__(self, device: Any = None, priority: int = 0, *, made: Any = None) -> None:
-        self.device_index, self.priority = index_of(device), priority
+        self.device_index, self.priority = index_of(device), min(max(priority, _HIGHEST), 0)
         if made is None:
-            with cupy.cuda.Device(self.device_index):
-                made = cupy.cuda.Stream(non_blocking=True, priority=priority)
+            key = self.device_index, self.priority
+            made = (_pools.get(key) or _pools.setdefault(key, _Pool(*key))).next()
         self.cupy_stream = made
 
     def _new_event(self) -> "Event":
@@ -38,7 +62,7 @@ class Stream(Queue):
     @staticmethod
     def priority_range() -> tuple[int, int]:
         """The lowest and the highest priority."""
-        return 0, -5
+        return 0, _HIGHEST
 
     def synchronize(self) -> None:
         """Waits until all work queued so far has run."""
