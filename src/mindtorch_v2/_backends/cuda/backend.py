@@ -80,5 +80,10 @@ class CudaBackend(Backend):
     def array_function(self, operator: Operator, generic: Callable) -> Callable:
         return generic if self.array is None else self.array
 
+    def fused_product(self, product: Any, parts: Sequence[Any]) -> Callable | None:
+        from .kernels.matmul import fused_product
+
+        return fused_product(product, parts)
+
 
 BACKEND = CudaBackend()

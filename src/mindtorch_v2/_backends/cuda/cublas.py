@@ -137,7 +137,7 @@ def lead(rows: int, columns: int, row: int, column: int) -> tuple[int, int] | No
 class Product:
     """out = beta * out + alpha * a @ b, for matrices or batches of one geometry, by their addresses."""
 
-    __slots__ = ("_biased", "a", "alpha", "arguments", "b", "beta", "call", "compute", "geometry", "into", "kind",
+    __slots__ = ("_followed", "a", "alpha", "arguments", "b", "beta", "call", "compute", "geometry", "into", "kind",
                  "mode", "one", "out", "zero")
 
     def __init__(self, kind: np.dtype, rows: int, inner: int, columns: int, a: tuple[int, int], b: tuple[int, int],
@@ -153,7 +153,7 @@ class Product:
         self.one, self.zero = (_constant(n, letter).ctypes.data for n in (1, 0))
         self.a, self.b, self.out, self.alpha, self.beta = (_pointer() for _ in range(5))
         self.mode = _int(compute)
-        self._biased: dict[bool, Biased | None] = {}
+        self._followed: dict[int, Followed | None] = {}
         # cuBLAS counts columns first: it sees all matrices transposed, and so computes b' a'.
         front = *map(_int, (b[0], a[0], columns, rows, inner)), self.alpha
         kinds, of_out = _int(name), (_int(step),)
@@ -207,15 +207,14 @@ class Product:
         if code:
             _check(code, self.call.__name__)
 
-    def with_bias(self, a: int, b: int, bias: int, out: int, tf32: bool) -> bool:
-        """out = a @ b + bias by one kernel; False if that cannot be had."""
-        if (a | b | bias | out) & 15:
-            return False
+    def followed_by(self, epilogue: int, tf32: bool, adds: bool = False) -> "Followed | None":
+        """The product with an epilogue of cuBLASLt, and with an array added before it; None if that cannot be had."""
+        key = epilogue << 2 | adds << 1 | tf32
         try:
-            biased = self._biased[tf32]
+            return self._followed[key]
         except KeyError:
-            biased = self._biased[tf32] = Biased.of(self, tf32)
-        return biased is not None and biased(a, b, bias, out)
+            made = self._followed[key] = Followed.of(self, epilogue, tf32, adds)
+            return made
 
 
 class _Choice(ctypes.Structure):
@@ -225,16 +224,21 @@ class _Choice(ctypes.Structure):
                 ("waves", ctypes.c_float), ("reserved", _int * 4))
 
 
-_TRANSPOSE_A, _TRANSPOSE_B, _EPILOGUE, _BIAS_POINTER, _WITH_BIAS = 3, 4, 7, 8, 4
+_TRANSPOSE_A, _TRANSPOSE_B, _EPILOGUE, _BIAS_POINTER = 3, 4, 7, 8
 _MOST_SPACE, _ALIGNMENTS = 1, (5, 6, 7, 8)
+_NOTHING, BIAS = 1, 4  # epilogues; that of a function and a bias has the bits of both
+EPILOGUES = {"relu": 2, "gelu_tanh": 32}
 
 
-class Biased:
-    """A product to whose rows a vector is added, by cuBLASLt."""
+class Followed:
+    """A product with what follows it by one kernel of cuBLASLt: `function(a @ b + added + row)`.
 
-    def __init__(self, product: Product, tf32: bool) -> None:
+    Row and array are those that its epilogue and `adds` say, and the algorithm is what the library proposes first.
+    """
+
+    def __init__(self, product: Product, epilogue: int, tf32: bool, adds: bool) -> None:
         """LookupError where cuBLASLt has no way."""
-        if _light is None:
+        if _light is None or product.kind.kind == "c":
             raise LookupError
         rows, inner, columns, a, b, step = product.geometry
         name, _, letter = _TYPES[product.kind.name]
@@ -243,7 +247,7 @@ class Biased:
         self._do("cublasLtMatmulDescCreate", ctypes.byref(self.description), _int(product.compute[tf32]), _int(scale))
         self._set(_TRANSPOSE_A, _int(b[0]))
         self._set(_TRANSPOSE_B, _int(a[0]))
-        self._set(_EPILOGUE, _int(_WITH_BIAS))
+        self._set(_EPILOGUE, _int(epilogue or _NOTHING))
         shapes = ((inner, columns) if b[0] else (columns, inner), (rows, inner) if a[0] else (inner, rows),
                   (columns, rows))
         for layout, shape, row in zip(self.layouts, shapes, (b[1], a[1], step), strict=True):
@@ -259,16 +263,16 @@ class Biased:
                  ctypes.byref(self.choice), ctypes.byref(found))
         if not found.value or self.choice.state:
             raise LookupError
-        self.a, self.b, self.bias, self.out, self.space, self.stream = (_pointer() for _ in range(6))
-        self.place = ctypes.byref(self.bias), ctypes.c_size_t(8)
-        one, zero = _pointer(product.one), _pointer(product.zero)
-        self.arguments = (self.description, one, self.b, left, self.a, right, zero, self.out, made, self.out, made,
+        self.a, self.b, self.row, self.added, self.out, self.space, self.stream = (_pointer() for _ in range(7))
+        self.place = ctypes.byref(self.row), ctypes.c_size_t(8)
+        alpha, beta = _pointer(product.one), _pointer(product.one if adds else product.zero)
+        self.arguments = (self.description, alpha, self.b, left, self.a, right, beta, self.added, made, self.out, made,
                           ctypes.byref(self.choice), self.space, ctypes.c_size_t(_WORKSPACE), self.stream)
 
     @classmethod
-    def of(cls, product: Product, tf32: bool) -> "Biased | None":
+    def of(cls, product: Product, epilogue: int, tf32: bool, adds: bool) -> "Followed | None":
         try:
-            return cls(product, tf32)
+            return cls(product, epilogue, tf32, adds)
         except LookupError:
             return None
 
@@ -284,12 +288,15 @@ class Biased:
         self._do("cublasLtMatmulPreferenceSetAttribute", wishes, _int(attribute), ctypes.byref(value),
                  ctypes.c_size_t(ctypes.sizeof(value)))
 
-    def __call__(self, a: int, b: int, bias: int, out: int) -> bool:
+    def __call__(self, a: int, b: int, out: int, row: int = 0, added: int = 0) -> bool:
+        """Whether it was queued: not where an array does not begin at a multiple of 16 bytes."""
+        if (a | b | out | row | added) & 15:
+            return False
         assert _light is not None
         with lock:
-            self.a.value, self.b.value, self.out.value = a, b, out
-            if self.bias.value != bias:
-                self.bias.value = bias
+            self.a.value, self.b.value, self.out.value, self.added.value = a, b, out, added or out
+            if (self.row.value or 0) != row:
+                self.row.value = row
                 _light.cublasLtMatmulDescSetAttribute(self.description, _int(_BIAS_POINTER), *self.place)
             used = handle()
             self.space.value, self.stream.value = _bound.space, current.handle

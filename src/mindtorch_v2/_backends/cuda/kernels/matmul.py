@@ -1,8 +1,11 @@
 """Products of matrices on a GPU, straight into cuBLAS; integers go over CuPy."""
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from ...._core.device_objects import OutOfMemoryError
 from ...._core.tensor import Tensor
@@ -10,7 +13,7 @@ from ...._dispatch.registry import Operator
 from ...._ops._declare.rules import Spec
 from ....backends import cuda as settings
 from ..array import CudaArray, Layout, empty, layout_of
-from ..cublas import Product, factor, is_supported, lead
+from ..cublas import BIAS, EPILOGUES, Product, factor, is_supported, lead
 from ..families import Maker, copy_array, filling, fresh_tensor, generic_kernel, infer_of, layout_for, wrap_cuda
 from ..plans import planned
 from .padded import Padding, padding_for
@@ -52,7 +55,8 @@ def _multiply(product: Product, a: CudaArray, b: CudaArray, out: CudaArray, alph
               bias: CudaArray | None) -> None:
     tf32 = settings.matmul.allow_tf32
     if bias is not None:
-        if bias.dtype.kind != "c" and product.with_bias(a.pointer, b.pointer, bias.pointer, out.pointer, tf32):
+        with_bias = product.followed_by(BIAS, tf32)
+        if with_bias is not None and with_bias(a.pointer, b.pointer, out.pointer, bias.pointer):
             return
         copy_array(out, bias)
         beta = product.one
@@ -236,3 +240,62 @@ def linear(operator: Operator) -> Callable:
         return wrap_cuda(made)
 
     return kernel
+
+
+# in plans: products with what follows them ---------------------------------------------------------------------------
+
+_FUSED = {"float32": ("relu",), "float16": tuple(EPILOGUES), "bfloat16": tuple(EPILOGUES)}  # types and functions
+
+
+@functools.lru_cache(4096)
+def _plain_product(kind: np.dtype, rows: int, inner: int, columns: int, a: tuple[int, int],
+                   b: tuple[int, int]) -> Product | None:
+    """One object for all products of a geometry, which keeps what cuBLASLt found; None where copies are multiplied."""
+    geometry = kind, rows, inner, columns, a, b
+    return Product(*geometry) if padding_for(*geometry, None) is None else None
+
+
+def _epilogue_of(product: Any, parts: Sequence[Any]) -> tuple[int, list[str]] | None:
+    """That of cuBLASLt which computes the parts, and what is summed up before it, in order; None without one."""
+    rows, columns = product.shape
+    epilogue, sums = 0, ["row"] * (product.bias is not None)
+    for part in parts:
+        shape = getattr(part.operand, "shape", None)
+        if epilogue:
+            return None  # a function is the last thing that it computes
+        if part.name in _FUSED[product.layout.dtype.name]:
+            epilogue = EPILOGUES[part.name]
+        elif part.name == "add" and shape == (1, columns) and "row" not in sums:
+            sums.append("row")
+        elif part.name == "add" and shape == (rows, columns) and "array" not in sums:
+            sums.append("array")
+        else:
+            return None
+    return epilogue | BIAS * ("row" in sums), sums
+
+
+def fused_product(product: Any, parts: Sequence[Any]) -> Callable | None:
+    """As the backend's: sums with a row and an array of the result's shape, and then one function.
+
+    Elements are rounded once, at the end, not after each part.
+    """
+    kind, columns = product.layout.dtype, product.shape[1]
+    known = _epilogue_of(product, parts) if parts and product.work and kind.name in _FUSED else None
+    left, right = (lead(*side.shape, *side.strides) for side in (product.left, product.right))
+    if known is None or left is None or right is None:
+        return None
+    epilogue, sums = known
+    made, matmul = _plain_product(kind, *product.left.shape, columns, left, right), settings.matmul
+    row, array = (sums.index(name) if name in sums else None for name in ("row", "array"))
+    if made is None or made.followed_by(epilogue, matmul.allow_tf32, array is not None) is None:
+        return None
+
+    def run(shape: tuple[int, ...], left: CudaArray, right: CudaArray, *given: CudaArray) -> CudaArray | None:
+        followed = made.followed_by(epilogue, matmul.allow_tf32, array is not None)
+        if followed is None:
+            return None
+        out = empty(layout_of(shape, kind), left.device)
+        operands = [0 if at is None else given[at].pointer for at in (row, array)]
+        return out if followed(left.pointer, right.pointer, out.pointer, *operands) else None
+
+    return run
