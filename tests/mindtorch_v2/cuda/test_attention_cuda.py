@@ -50,6 +50,18 @@ CASES: dict[str, tuple[tuple, tuple, tuple, Callable | None, dict]] = {
 }
 
 
+# What is cuDNN's from some size on, here for all sizes.
+LARGE: dict[str, tuple[tuple, tuple, dict]] = {
+    "plain": ((2, 3, 256, 64), (2, 3, 256, 64), {}),
+    "causal": ((2, 3, 384, 64), (2, 3, 384, 64), {"is_causal": True}),
+    "fewer keys": ((2, 2, 200, 32), (2, 2, 136, 32), {"is_causal": True}),
+    "more keys": ((2, 2, 130, 128), (2, 2, 275, 128), {"scale": 0.3}),
+    "one head": ((1, 1, 128, 64), (1, 1, 128, 64), {"is_causal": True}),
+    "three dimensions": ((4, 160, 40), (4, 160, 40), {}),
+    "shared keys": ((2, 6, 256, 64), (2, 2, 256, 64), {"enable_gqa": True, "is_causal": True}),
+}
+
+
 def outputs(inputs: list[Any], mask: Any, grad: Any, options: dict) -> list[Any]:
     """The result and the gradients."""
     leaves = [x.detach().requires_grad_() for x in inputs]
@@ -92,3 +104,91 @@ def test_results_lie_as_queries_do(kind: Any, tokens: int) -> None:
         results.append((rows.detach().cpu().double(), leaf.grad.cpu().double()))
     for one, other in zip(*results, strict=True):
         assert float((one - other).abs().max()) <= TOLERANCE[kind] * float(one.abs().max())
+
+
+@pytest.fixture
+def planned_attention(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Lets cuDNN have calls of all sizes, and lists those that it computes."""
+    from mindtorch_v2._backends.cuda import cudnn_attention
+    from mindtorch_v2._backends.cuda.kernels import attention
+
+    made: list[str] = []
+
+    def recording(name: str) -> Callable:
+        plan_of = getattr(cudnn_attention, name)
+
+        def found(*args: Any) -> Any:
+            plan = plan_of(*args)
+            made.extend([name] * (plan is not None))
+            return plan
+
+        return found
+
+    monkeypatch.setattr(attention, "_LEAST_OF_CUDNN", 0)
+    for name in ("forward", "backward"):
+        monkeypatch.setattr(cudnn_attention, name, recording(name))
+    return made
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", LARGE)
+def test_attention_by_cudnn(name: str, kind: Any, planned_attention: list[str]) -> None:
+    (*batch, queries, width), keys, options = LARGE[name]
+    if (torch.backends.cudnn.version() or 0) < 91002 or torch.cuda.get_device_capability() < (9, 0):
+        pytest.skip("needs a newer cuDNN, and a GPU that it has quick kernels for")
+    planned = ["forward", "backward"]
+    if keys[-2] % 128 and torch.backends.cudnn.version() < 91501:
+        planned.pop()  # our kernels take what it made
+    torch.manual_seed(0)
+    inputs = [torch.randn(shape).to(kind) for shape in ((*batch, queries, width), keys, keys)]
+    grad = torch.randn(*batch, queries, width).to(kind)
+    wanted = outputs([x.double() for x in inputs], None, grad.double(), options)
+    got = outputs([x.cuda() for x in inputs], None, grad.cuda(), options)
+    assert planned_attention == planned
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        own = outputs([x.cuda() for x in inputs], None, grad.cuda(), options)
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(True)
+    assert planned_attention == planned
+    for a, b, c in zip(got, wanted, own, strict=True):
+        assert a.dtype is kind and a.stride() == c.stride()
+        for made in (a, c):
+            assert float((made.cpu().double() - b).abs().max()) <= TOLERANCE[kind] * float(b.abs().max())
+
+
+def test_gradients_of_what_cudnn_computed(planned_attention: list[str]) -> None:
+    """By our kernels, in steps that always add up alike, and for queries and gradients that lie otherwise."""
+    torch.manual_seed(0)
+    together = torch.randn(2, 192, 3, 4, 32).to("cuda", torch.bfloat16)
+    grad = torch.randn(2, 4, 192, 32).to("cuda", torch.bfloat16)
+
+    def gradients(grad: torch.Tensor, by_cudnn: bool = True, deterministic: bool = False) -> torch.Tensor:
+        leaf = together.detach().requires_grad_()
+        made = functional.scaled_dot_product_attention(*leaf.permute(2, 0, 3, 1, 4).unbind(0), is_causal=True)
+        torch.backends.cuda.enable_cudnn_sdp(by_cudnn)
+        torch.use_deterministic_algorithms(deterministic)
+        try:
+            made.backward(grad)
+        finally:
+            torch.backends.cuda.enable_cudnn_sdp(True)
+            torch.use_deterministic_algorithms(False)
+        return leaf.grad.float()
+
+    as_tokens, same = grad.transpose(1, 2).contiguous().transpose(1, 2), grad[..., :1].expand(-1, -1, -1, 32)
+    for given in (grad, as_tokens, same):
+        wanted = gradients(given, deterministic=True)
+        for made in (gradients(given), gradients(given, by_cudnn=False)):
+            assert float((made - wanted).abs().max()) <= 2e-2 * float(wanted.abs().max())
+
+
+def test_a_captured_graph_of_attention(planned_attention: list[str]) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(3, 2, 4, 256, 64).to("cuda", torch.bfloat16)
+    functional.scaled_dot_product_attention(*x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        made = functional.scaled_dot_product_attention(*x)
+    x.copy_(torch.randn(x.shape).to(x))
+    graph.replay()
+    assert float((made - functional.scaled_dot_product_attention(*x)).abs().max()) <= 1e-2

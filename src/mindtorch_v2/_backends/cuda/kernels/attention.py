@@ -1,7 +1,8 @@
 """Attention on a GPU in tiles: scores stay in registers and never reach memory; wide heads go over CuPy.
 
-A warp owns 16 rows of a tile, or 32. While one tile is computed with, the next is on its way to shared memory. Where
-rows are few, several warps have the same ones and part the keys among them. The kernels are in attention_source.py.
+Large calls in half precision without a mask are cuDNN's (cudnn_attention.py). In our kernels (attention_source.py) a
+warp owns 16 rows of a tile, or 32. While one tile is computed with, the next is on its way to shared memory. Where rows
+are few, several warps have the same ones and part the keys among them.
 """
 
 import ctypes
@@ -14,14 +15,19 @@ import cupy
 import numpy as np
 
 from ...._core.settings import are_deterministic_algorithms_enabled
+from ....backends import cuda as settings
+from .. import cudnn_attention
 from ..array import CudaArray, Layout, array_on, empty, layout_of
 from ..families import copy_array, layout_for
-from ..launch import Launch, c_type, compiled
+from ..launch import Launch, c_type, compiled, longs
 from ..plans import planned
+from ..streams import current
 from .attention_source import DOUBLES, HALVES, SINGLES, TEXTS, THREADS, TILES
 
 _PROCESSORS, _LARGEST_SHARED = 16, 97  # attributes of a device; the bytes that a block may take when it asks
 _CACHED = 24 << 20  # bytes of keys and values that are expected to stay in the cache
+# Of an H200: numbers that are multiplied, below which our kernels take less of the host's time; and widths of heads.
+_LEAST_OF_CUDNN, _WIDEST_OF_CUDNN = 1 << 32, 128
 
 
 class _Problem(NamedTuple):
@@ -71,6 +77,11 @@ def _allowed(device: int) -> int:
 @functools.cache
 def _processors(device: int) -> int:
     return cupy.cuda.runtime.deviceGetAttribute(_PROCESSORS, device)
+
+
+@functools.cache
+def _capability(device: int) -> int:
+    return int(cupy.cuda.Device(device).compute_capability)
 
 
 def _parts(problem: _Problem, keys: int, device: int) -> int:
@@ -200,9 +211,7 @@ class _Call(NamedTuple):
         """An array, or a copy that the kernels can read."""
         if readable and not (self.aligned and array.pointer & 15):
             return array
-        made = empty(layout_of(array.shape, array.dtype), array.device)
-        copy_array(made, array)
-        return made
+        return _copied(array, layout_of(array.shape, array.dtype))
 
     def mask_array(self, mask: CudaArray | None) -> CudaArray | None:
         if mask is None or self.mask_layout is None:
@@ -212,6 +221,25 @@ class _Call(NamedTuple):
         layout = layout_of(shape, mask.dtype, _spread(mask.shape, mask.strides, shape))
         copy_array(made, array_on(layout, mask.memory, mask.pointer, mask.device))
         return made
+
+    def cudnn_geometry(self, *arrays: CudaArray) -> tuple[cudnn_attention.Geometry, tuple] | None:
+        """What cuDNN is told of queries, keys, values and output; None where it does not serve, or is slower."""
+        kind, batch, heads, group, queries, keys, width, v_width, causal, scale = self.problem
+        multiplied = batch * heads * queries * keys * (width + v_width)
+        if kind.itemsize != 2 or self.mask is not None or not self.aligned or max(width, v_width) > _WIDEST_OF_CUDNN:
+            return None
+        if multiplied < _LEAST_OF_CUDNN or min(queries, keys) < 2 or _capability(self.device) < 90:
+            return None
+        found = []
+        for array, own in zip(arrays, (heads, heads // group, heads // group, heads), strict=True):
+            lengths = batch, own, array.shape[-2]
+            steps = (_steps(array.shape, array.strides, array.itemsize) or [0, 0, 0])[:3]
+            if any(step == 0 and n > 1 for n, step in zip(lengths, steps, strict=True)):
+                return None
+            beyond = max([n * step for n, step in zip(lengths, steps, strict=True)])  # of one, any step will do
+            found.append(tuple([step if n > 1 else beyond for n, step in zip(lengths, steps, strict=True)]))
+        return cudnn_attention.Geometry(kind.name, batch, heads, heads // group, queries, keys, width, v_width,
+                                        causal, scale), tuple(found)
 
     def launch(self, name: str, *arrays: CudaArray) -> Callable:
         """The launch of a kernel for arrays of queries, keys, values, output and the output's gradient."""
@@ -250,6 +278,17 @@ def _call(query: CudaArray, key: CudaArray, value: CudaArray, mask: CudaArray | 
     return _Call(problem, aligned, _Mask(given.dtype, tuple(found)), None if copied is None else layout, where)
 
 
+class _Forward:
+    """cuDNN's plan, called as the kernel `attend`; its norms are the logarithms alone."""
+
+    def __init__(self, plan: Callable, count: int) -> None:
+        self.plan, self.nbytes = plan, count * 4
+
+    def __call__(self, q: int, k: int, v: int, mask: int, out: int, norms: int) -> None:
+        self.plan(q, k, v, out, norms)
+        cupy.cuda.runtime.memsetAsync(norms + self.nbytes, 0, self.nbytes, current.handle)
+
+
 @planned
 def attention(specs: Any, query: CudaArray, key: CudaArray, value: CudaArray, mask: Any, is_causal: bool,
               scale: float) -> Callable | None:
@@ -260,18 +299,90 @@ def attention(specs: Any, query: CudaArray, key: CudaArray, value: CudaArray, ma
     readable = [call.reads(each) for each in (query, key, value)]
     made_layout, norms_layout = map(layout_for, specs)
 
+    def launch_for(q: CudaArray, k: CudaArray, v: CudaArray, made: CudaArray, by_cudnn: bool) -> Callable:
+        told = call.cudnn_geometry(q, k, v, made) if by_cudnn else None
+        plan = None if told is None else cudnn_attention.forward(*told, call.device)
+        if plan is not None:
+            return _Forward(plan, norms_layout.size // 2)
+        return call.launch("attend", q, k, v, made, made)
+
     def run(query: CudaArray, key: CudaArray, value: CudaArray, mask: Any, is_causal: bool, scale: float) -> Any:
         q, k, v = map(call.taken, (query, key, value), readable)
         made, norms = empty(made_layout, q.device), empty(norms_layout, q.device)
-        found = q.layout, k.layout, v.layout
+        found = q.layout, k.layout, v.layout, settings.cudnn_sdp_enabled()
         launch = launches.get(found)
         if launch is None:
-            launch = launches[found] = call.launch("attend", q, k, v, made, made)
+            launch = launches[found] = launch_for(q, k, v, made, found[3])
         hiding = call.mask_array(mask)
         launch(q.pointer, k.pointer, v.pointer, 0 if hiding is None else hiding.pointer, made.pointer, norms.pointer)
         return made, norms
 
     return run
+
+
+_JOIN = r"""
+extern "C" __global__ void join(const float* norms, float* out, int64 count) {
+    int64 i = (int64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) out[i] = norms[i] + norms[count + i];
+}
+"""
+
+
+class _Backward:
+    """What computes the gradients of queries, keys and values, in `layouts`."""
+
+    def __init__(self, layouts: Sequence[Layout], rows: Layout, summed: Layout) -> None:
+        """`rows` have a number for each query; in `summed` the gradient of queries is summed up."""
+        self.layouts, self.rows, self.summed = layouts, rows, summed
+
+    def __call__(self, arrays: Sequence[CudaArray], norms: CudaArray, mask: CudaArray | None) -> tuple:
+        """Of queries, keys, values, output and the output's gradient."""
+        raise NotImplementedError
+
+
+class _PlannedBackward(_Backward):
+    """By cuDNN's plan."""
+
+    def __init__(self, plan: Callable, *layouts: Any) -> None:
+        super().__init__(*layouts)
+        self.plan, count = plan, self.rows.size
+        self.join = Launch(compiled(_JOIN, "join"), "qq", (-(-count // 256),), (256,), longs(count))
+
+    def __call__(self, arrays: Sequence[CudaArray], norms: CudaArray, mask: CudaArray | None) -> tuple:
+        *others, out, grad = arrays
+        if grad.layout is not out.layout:
+            grad = _copied(grad, out.layout)
+        of_query, of_key, of_value = made = tuple(empty(layout, grad.device) for layout in self.layouts)
+        logarithms, sums, summed = (empty(layout, grad.device) for layout in (self.rows, self.rows, self.summed))
+        self.join(norms.pointer, logarithms.pointer)
+        self.plan(*[each.pointer for each in (*others, out, grad, logarithms, of_query, of_key, of_value, sums,
+                                              summed)])  # fmt: skip
+        return made
+
+
+class _TiledBackward(_Backward):
+    """By our kernels."""
+
+    def __init__(self, call: _Call, arrays: Sequence[CudaArray], *layouts: Any) -> None:
+        super().__init__(*layouts)
+        self.begin, self.give_back = (call.launch(name, *arrays) for name in ("begin", "give_back"))
+
+    def __call__(self, arrays: Sequence[CudaArray], norms: CudaArray, mask: CudaArray | None) -> tuple:
+        q, k, v, out, grad = arrays
+        of_query, of_key, of_value = (empty(layout, q.device) for layout in (self.summed, *self.layouts[1:]))
+        sums = empty(self.rows, q.device)
+        self.begin(grad.pointer, out.pointer, sums.pointer, of_query.pointer)
+        self.give_back(grad.pointer, q.pointer, k.pointer, v.pointer, 0 if mask is None else mask.pointer,
+                       norms.pointer, sums.pointer, of_query.pointer, of_key.pointer, of_value.pointer)
+        if self.layouts[0] is not self.summed:
+            of_query = _copied(of_query, self.layouts[0])
+        return of_query, of_key, of_value
+
+
+def _copied(array: CudaArray, layout: Layout) -> CudaArray:
+    made = empty(layout, array.device)
+    copy_array(made, array)
+    return made
 
 
 @planned
@@ -280,31 +391,25 @@ def attention_backward(specs: Any, grad_out: CudaArray, query: CudaArray, key: C
     call = _call(query, key, value, mask, is_causal, scale)
     if call is None:
         return None
-    launches: dict[tuple, tuple[Callable, Callable]] = {}
-    layouts = [layout_for(spec) for spec in specs]
+    launches: dict[tuple, _Backward] = {}
     readable = [call.reads(each) for each in (query, key, value, output, grad_out)]
-    saved = norms.dtype
-    sums_layout, added = layout_of(query.shape[:-1], saved), layout_of(query.shape, saved)
+    layouts = ([layout_for(spec) for spec in specs], layout_of(query.shape[:-1], norms.dtype),
+               layout_of(query.shape, norms.dtype))
+
+    def launch_for(arrays: Sequence[CudaArray], by_cudnn: bool) -> _Backward:
+        told = call.cudnn_geometry(*arrays[:4]) if by_cudnn else None
+        plan = None if told is None else cudnn_attention.backward(*told, call.device)
+        return _TiledBackward(call, arrays, *layouts) if plan is None else _PlannedBackward(plan, *layouts)
 
     def run(grad_out: CudaArray, query: CudaArray, key: CudaArray, value: CudaArray, mask: Any, is_causal: bool,
             scale: float, norms: CudaArray, output: CudaArray) -> Any:
-        if are_deterministic_algorithms_enabled():  # the tiles add to the gradient of queries in any order
+        if are_deterministic_algorithms_enabled():  # tiles add to the gradient of queries in any order
             return None
-        q, k, v, out, grad = map(call.taken, (query, key, value, output, grad_out), readable)
-        found = q.layout, k.layout, v.layout, out.layout, grad.layout
-        pair = launches.get(found)
-        if pair is None:
-            pair = launches[found] = (call.launch("begin", q, k, v, out, grad),
-                                      call.launch("give_back", q, k, v, out, grad))
-        of_query, of_key, of_value = (empty(layout, q.device) for layout in (added, *layouts[1:]))
-        sums, hiding = empty(sums_layout, q.device), call.mask_array(mask)
-        pair[0](grad.pointer, out.pointer, sums.pointer, of_query.pointer)
-        pair[1](grad.pointer, q.pointer, k.pointer, v.pointer, 0 if hiding is None else hiding.pointer,
-                norms.pointer, sums.pointer, of_query.pointer, of_key.pointer, of_value.pointer)
-        if layouts[0] is not added:
-            rounded = empty(layouts[0], q.device)
-            copy_array(rounded, of_query)
-            of_query = rounded
-        return of_query, of_key, of_value
+        arrays = tuple(map(call.taken, (query, key, value, output, grad_out), readable))
+        found = *[each.layout for each in arrays], settings.cudnn_sdp_enabled()
+        launch = launches.get(found)
+        if launch is None:
+            launch = launches[found] = launch_for(arrays, found[-1])
+        return launch(arrays, norms, call.mask_array(mask))
 
     return run
