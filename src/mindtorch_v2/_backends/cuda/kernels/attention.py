@@ -27,7 +27,7 @@ from .attention_source import DOUBLES, HALVES, SINGLES, TEXTS, THREADS, TILES
 _PROCESSORS, _LARGEST_SHARED = 16, 97  # attributes of a device; the bytes that a block may take when it asks
 _CACHED = 24 << 20  # bytes of keys and values that are expected to stay in the cache
 # Of an H200: numbers that are multiplied, below which our kernels take less of the host's time; and widths of heads.
-_LEAST_OF_CUDNN, _WIDEST_OF_CUDNN = 1 << 32, 128
+_LEAST_OF_CUDNN, _WIDEST_OF_CUDNN = 3 << 30, 128
 
 
 class _Problem(NamedTuple):
@@ -225,7 +225,7 @@ class _Call(NamedTuple):
     def cudnn_geometry(self, *arrays: CudaArray) -> tuple[cudnn_attention.Geometry, tuple] | None:
         """What cuDNN is told of queries, keys, values and output; None where it does not serve, or is slower."""
         kind, batch, heads, group, queries, keys, width, v_width, causal, scale = self.problem
-        multiplied = batch * heads * queries * keys * (width + v_width)
+        multiplied = batch * heads * queries * keys * (width + v_width) // (2 if causal else 1)
         if kind.itemsize != 2 or self.mask is not None or not self.aligned or max(width, v_width) > _WIDEST_OF_CUDNN:
             return None
         if multiplied < _LEAST_OF_CUDNN or min(queries, keys) < 2 or _capability(self.device) < 90:
