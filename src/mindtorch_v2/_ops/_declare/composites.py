@@ -146,7 +146,7 @@ def _as_inferred(made: Any, spec: Spec | None, arguments: Sequence[Tensor]) -> A
     shares = any(made is a or made._base is not None and shares_storage(made, a) for a in arguments)
     if shares or made._array.size and tuple(made.stride()) != strides:
         made = made.new_empty_strided(spec.shape, strides).copy_(made)
-    if made._base is None and not made._version:
+    if made._base is None and (made.is_inference() or not made._version):
         return made
     own = made._detached()
     own._counter = None  # a result begins to count
