@@ -5,8 +5,10 @@ memory an array namespace computes on has every operator, once it gives `xp` and
 """
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
+
+import numpy as np
 
 from .._core import device as _device
 from .._core.device import device
@@ -103,6 +105,20 @@ class Backend:
         where it will not now. None if the device has no such call.
         """
         return None
+
+
+    # plans -----------------------------------------------------------------------------------------------------
+
+    def plan_runner(self, plan: Any, steps: Callable[[Callable[[int], None] | None], Callable]) -> Callable:
+        """What runs a plan of the pipeline that is all on one of these devices, as `_pipeline/run.py` calls it.
+
+        `steps(began)` runs the plan's steps one by one, and calls `began` with the number of each before it.
+        """
+        return steps(None)
+
+    def records(self, kinds: Collection[np.dtype]) -> bool:
+        """Whether a pipeline records calls on arrays of these types: others run, or are refused, at once."""
+        return True
 
 
 def parameters_of(function: Callable) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from .._autograd.engine import edge_for, run_backward
 from .._autograd.function import BackwardCFunction, DelayedError, zeros
 from .._autograd.node import FREED, Node, saving_hooks
 from .._core.tensor import Tensor
-from .._dispatch.keys import BACKEND_MASK, CPU_MASK, CUDA_MASK, changed_modes, modes
+from .._dispatch.keys import BACKEND_MASK, CPU_MASK, CUDA_MASK, NPU_MASK, changed_modes, modes
 from ..amp import autocast
 from .captured import Runs
 from .guards import NotGuarded
@@ -44,19 +44,19 @@ class _Recorded(Pipeline):
 class Backward:
     """The plan that takes the gradients of a call's results to those of the tensors that it read.
 
-    `inputs` and `made` are the arrays that the call's own plan began with and gave, `arguments` the places of those
-    inputs that are other arrays at each call, `needs` the tensors that want gradients.
+    `inputs` and `made` are the arrays that the call's own plan began with and gave, `arguments` and `given_away` the
+    places of those that are other arrays at each call, `needs` the tensors that want gradients.
     """
 
     plan: Plan | None = None  # None where nothing is computed
 
     def __init__(self, results: Sequence[Tensor], needs: Sequence[Tensor], inputs: Sequence[Any],
-                 made: Sequence[Any], arguments: Collection[int]) -> None:  # fmt: skip
+                 made: Sequence[Any], arguments: Collection[int], given_away: Collection[int]) -> None:  # fmt: skip
         self.mask, self.device = results[0]._keys & BACKEND_MASK, results[0]._device
         if saving_hooks.users or any(t._keys & BACKEND_MASK != self.mask or t._device != self.device
                                      or t._hooks is not None for t in (*results, *needs)):  # fmt: skip
             raise NotGuarded("hooks see its gradients, or they are on several devices")
-        if not self.mask & (CPU_MASK | CUDA_MASK):
+        if not self.mask & (CPU_MASK | CUDA_MASK | NPU_MASK):
             raise NotGuarded("calls on its device are not recorded")
         _check_graph(results, needs)
         self.outputs = tuple([(r._array.shape, r._array.dtype, r._device) for r in results])
@@ -75,8 +75,9 @@ class Backward:
             self._find_parts(trace, [(kind, i, array) for kind, own in named for i, array in enumerate(own)])
         self._find_results(found, given, pipe.made)
         if self.plan is not None:
+            elsewhere = {"input": arguments, "made": given_away}
             copied = [at for at, part in enumerate(self.parts)
-                      if part.kind == "grad" or part.kind == "input" and part.which in arguments]  # fmt: skip
+                      if part.kind == "grad" or part.which in elsewhere.get(part.kind, ())]  # fmt: skip
             made_here = {part.which for part in self.results if part is not None and part.kind == "made"}
             self.runs = Runs(self.plan, trace.numbers, copied, made_here)
 
@@ -189,10 +190,15 @@ def _shown(array: Any, arrays: Sequence[tuple[str, int, Any]], layout: Layout) -
         return None
     found = [Part(kind, i, at - address_of(known), layout) for kind, i, known in arrays if overlap(known, array)]
     if not found:
-        if array.__class__ is not np.ndarray and (array.memory is None or at == array.memory.ptr):
+        if array.__class__ is not np.ndarray and (not array.nbytes or at == _begin_of(array)):
             return None
         raise NotGuarded("its backward pass reads a tensor whose place is not known")
     return found[0]
+
+
+def _begin_of(array: Any) -> int:
+    """Where the memory of an array on a device begins."""
+    return array.memory.ptr if hasattr(array, "memory") else array.storage.address
 
 
 def _check_graph(results: Sequence[Tensor], needs: Sequence[Tensor]) -> None:

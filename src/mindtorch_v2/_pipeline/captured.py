@@ -38,7 +38,13 @@ def _cuda(*given: Any) -> Graph | None:
     return captured(*given)
 
 
-CAPTURES: dict[str, Capture] = {"cuda": _cuda}
+def _npu(*given: Any) -> Graph | None:
+    from .._backends.npu.captured import captured
+
+    return captured(*given)
+
+
+CAPTURES: dict[str, Capture] = {"cuda": _cuda, "npu": _npu}
 
 
 class Runs:

@@ -177,7 +177,8 @@ def _plan_data(flush: Flush, speed: float | None) -> dict[str, Any]:
             "flops": int(step.flops) or sum(work),
             "seconds": step.seconds, "rate": rate,
             "share": rate / speed if rate and speed else None,
-            "source": str(step.source())[:_SHOWN], "reads": [_value(n, trace) for n in step.inputs],
+            "source": str(step.source())[:_SHOWN], "launches": list(step.launches),
+            "reads": [_value(n, trace) for n in step.inputs],
             "writes": [_value(n, trace) for n in step.outputs]})  # fmt: skip
     buffers = _memory(plan)
     held = [sum(b.nbytes for b in buffers if b.first <= at <= b.last) for at in range(len(plan.steps))]
@@ -213,13 +214,16 @@ def _time(seconds: float | None) -> str:
     )
 
 
-def _names(entries: list[dict[str, Any]], width: int) -> str:
+def _shortened(text: str, width: int = 60) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def _names(entries: list[dict[str, Any]]) -> str:
     names: list[str] = []
     for entry in entries:
         if entry["kind"] != "view" or len(entries) == 1:
             names.append(entry["name"])
-    text = " ".join(names) or " ".join(e["name"] for e in entries)
-    return text if len(text) <= width else text[: width - 3] + "..."
+    return _shortened(" ".join(names) or " ".join(e["name"] for e in entries))
 
 
 def _text(data: dict[str, Any]) -> str:
@@ -241,7 +245,8 @@ def _text(data: dict[str, Any]) -> str:
             share = "-" if step["share"] is None else f"{step['share'] * 100:.0f}%"
             lines.append(
                 f"{number:>4}  {step['kind']:<10} {amount(step['bytes']):>9} {amount(step['flops'], '', 1000):>8} "
-                f"{_time(step['seconds']):>9} {share:>9}  {_names([plan['entries'][e] for e in step['entries']], 60)}"
+                f"{_time(step['seconds']):>9} {share:>9}  {_names([plan['entries'][e] for e in step['entries']])}"
+                + (f": {_shortened(' '.join(step['launches']))}" if step["launches"] else "")
             )
     return "\n".join(lines)
 

@@ -26,14 +26,15 @@ class Step:
     bytes: int = 0
     flops: int = 0
     seconds: float | None = None
+    launches: Sequence[str] = ()  # the functions of the device's library that it called, where that is known
     text: Callable[[], str] | None = None
 
     def __init__(self, kind: str, entries: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> None:
         self.kind, self.entries, self.inputs, self.outputs = kind, list(entries), list(inputs), list(outputs)
 
     def source(self) -> str:
-        """The kernel as text, or the calls."""
-        return "" if self.text is None else self.text()
+        """The kernel as text, or the calls, and what of the device's library they came to."""
+        return "\n".join([*([] if self.text is None else [self.text()]), *self.launches])
 
     def __repr__(self) -> str:
         return f"<{self.kind} {self.entries}: {self.inputs} -> {self.outputs}>"
@@ -79,8 +80,8 @@ class Plan:
         """The arrays of `outputs`."""
         if self.timed:
             if self.timed_function is None:
-                from .run import function_of
+                from .run import runner_of
 
-                self.timed_function = function_of(self, timed=True)
+                self.timed_function = runner_of(self, timed=True)
             return self.timed_function(self, inputs, numbers)
         return self.function(self, inputs, numbers)

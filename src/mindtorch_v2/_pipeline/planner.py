@@ -16,11 +16,12 @@ from .._kernels.pointwise import CHUNK
 from .fuse import Body, Operand, geometry, in_rows, kernel, of_rows, row_geometry, row_kernel, run_of
 from .plan import Plan, Step
 from .products import Matrix, Part, Product, join_products, product_of
-from .run import Form, Group, Sum, function_of, memory_of
+from .run import Form, Group, Sum, memory_of, runner_of
 from .trace import Entry, Free, Layout, Trace, Value, layout_of
 
-FUSED = ("cpu", "cuda")  # the devices that have kernels of groups
-ROWS = {"cpu": CHUNK, "cuda": 8192}  # those that have kernels of rows, and the most elements of one
+HOSTS = ("cpu", "meta")  # the CPU, and what is planned as for it, and never run
+FUSED = (*HOSTS, "cuda")  # the devices that have kernels of groups
+ROWS = {"cpu": CHUNK, "meta": CHUNK, "cuda": 8192}  # those that have kernels of rows, and the most elements of one
 WRITING_ROWS = ("cuda",)  # those whose kernels of rows have read all that they read before they write
 _MOST_ENTRIES, _MOST_ARRAYS = 48, 24  # of one kernel
 _MOST_SUMS = 4
@@ -66,7 +67,7 @@ def planned(trace: Trace) -> Plan:
     """The plan of a trace."""
     plan = Plan(trace)
     _Planner(plan, trace).fill()
-    plan.function = function_of(plan)
+    plan.function = runner_of(plan)
     plan.memory, plan.peak = memory_of(plan)
     return plan
 
@@ -74,6 +75,8 @@ def planned(trace: Trace) -> Plan:
 class _Planner:
     def __init__(self, plan: Plan, trace: Trace) -> None:
         self.plan, self.places = plan, plan.places
+        mixed = len({layout.device for layout in plan.layouts}) > 1
+        self.fused = [kind for kind in FUSED if not (mixed and kind == "meta")]  # beside others, calls of Meta do run
         self.memory: dict[int, int] = {}  # of the inputs that lie in one memory, the first stands for all
         self.start: dict[int, int] = {}
         for group in trace.aliases():
@@ -200,7 +203,7 @@ class _Planner:
         made = self.place(target)
         shape = made.layout.shape
         operands = {i: self.place(entry.arguments[i]) for i in expression.loads}
-        if made.layout.device.type not in FUSED or _overlaps(made.layout) or not made.layout.size:
+        if made.layout.device.type not in self.fused or _overlaps(made.layout) or not made.layout.size:
             return False
         if any(ir.type_of(p.layout.dtype) is None for p in (made, *operands.values())):
             return False
@@ -232,7 +235,7 @@ class _Planner:
         stay, kind = entry.recipe.fold if entry.recipe.row is None else (entry.recipe.row[0], "row")  # type: ignore[misc]
         length = math.prod(source.layout.shape[stay:])
         draft = self.last_write.get(source.memory)
-        most = ROWS.get(source.layout.device.type, 0)
+        most = ROWS.get(source.layout.device.type, 0) if source.layout.device.type in self.fused else 0
         if not 1 < length <= most or draft is not None and draft.writes:
             return kind in ("sum", "mean") and self._summed(at, entry, source)
         operands = [Value(n) for n in entry.operands()]
@@ -278,7 +281,7 @@ class _Planner:
         stay, kind = entry.recipe.fold  # type: ignore[misc]
         made = entry.results[0]
         draft = self.last_write.get(source.memory)
-        if draft is None or draft.shape != source.layout.shape or source.layout.device.type != "cpu":
+        if draft is None or draft.shape != source.layout.shape or source.layout.device.type not in HOSTS:
             return False
         known = draft.content.get(source.memory)
         if known is None or known[0] != source or draft.body.rows or len(draft.sums) >= _MOST_SUMS:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._backends.interface import backend_of
 from .._backends.meta import MetaArray
 from .._core.device import device
 from .._core.dtype import FLOAT, REDUCED
@@ -84,7 +85,7 @@ def recipe_for(operator: Operator, args: Sequence[Any], free: dict[int, Any]) ->
     if any(v.__class__ is device and (v.type, v.index or 0) != (where.type, where.index or 0) for v in args):
         return CUT  # a result elsewhere
     drawing, listed = draws(operator), any(a.writes and a.is_list for a in schema.arguments)
-    if (drawing or listed) and where.type != "cpu":
+    if (drawing or listed) and where.type not in ("cpu", "meta"):
         return CUT
     given = [a for a, v in zip(schema.arguments, args, strict=True) if v is not None]
     if any(a.type == "Generator" for a in given):
@@ -95,6 +96,9 @@ def recipe_for(operator: Operator, args: Sequence[Any], free: dict[int, Any]) ->
     if found is None:
         return CUT
     results, written, returns, several = found
+    kinds = {v._array.dtype for v in flat if isinstance(v, Tensor)}.union([r.dtype for r in results if r is not None])
+    if not backend_of(where.type).records(kinds):
+        return CUT
     told = {i for i, _, _ in written}
     if not told and any(a.writes for a in schema.arguments):
         return CUT  # what is written is not known
@@ -102,7 +106,6 @@ def recipe_for(operator: Operator, args: Sequence[Any], free: dict[int, Any]) ->
         if a.writes and i not in told and isinstance(args[i], Tensor):
             written = (*written, (i, None, 0))  # which its version does not tell
     template = _template(args, free)
-    writes = operator.schema.writes
     recipe = Recipe(operator, "call", template, results)
     recipe.written, recipe.returns, recipe.several, recipe.draws = written, returns, several, drawing
     if several and not written:
@@ -110,14 +113,22 @@ def recipe_for(operator: Operator, args: Sequence[Any], free: dict[int, Any]) ->
         recipe.repeats = "" if drawing else "several"
     elif written == ((0, None, 1),) and returns == 0 and not results and not drawing:
         recipe.repeats = "written"
-    if drawing or several or listed:
-        return recipe
-    if len(results) == 1 and not written or writes and written == ((0, None, 1),) and returns == 0:
-        functional = declaration.inplace_of or operator
+    if not (drawing or several or listed):
+        _find_expression(recipe, args)
+    if where.type == "npu":
+        recipe.fails = True  # whether the chip takes the call is known when it is launched
+    return recipe
+
+
+def _find_expression(recipe: Recipe, args: Sequence[Any]) -> None:
+    """Notes how one result, or what is written, is computed element by element, or row by row."""
+    operator, template, results, written = recipe.operator, recipe.template, recipe.results, recipe.written
+    writes = operator.schema.writes
+    if len(results) == 1 and not written or writes and written == ((0, None, 1),) and recipe.returns == 0:
+        functional = operator.declaration.inplace_of or operator
         fixed = frozenset([f"n{i}" for i, part in enumerate(template) if part.__class__ is not Slots])
-        recipe.expression = _expression(
-            functional, args, args[0] if writes else None, args[0]._array.dtype if writes else results[0].dtype, fixed
-        )
+        made = args[0]._array.dtype if writes else results[0].dtype  # type: ignore[union-attr]
+        recipe.expression = _expression(functional, args, args[0] if writes else None, made, fixed)
         recipe.quick = not writes and results[0] is not None
         if recipe.expression is not None:
             recipe.kind, recipe.fails = "write" if writes else "pointwise", False
@@ -125,7 +136,6 @@ def recipe_for(operator: Operator, args: Sequence[Any], free: dict[int, Any]) ->
             recipe.fold = _fold(operator, args, results)
             recipe.fails = recipe.fails and recipe.fold is None
             _find_rows(recipe, args)
-    return recipe
 
 
 FOLDS = ("sum", "mean", "max")  # over the last dimensions

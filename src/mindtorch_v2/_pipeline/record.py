@@ -8,6 +8,7 @@ from typing import Any
 
 from .._autograd.views import WAKING, wake
 from .._core.deferred import Deferred
+from .._core.device_objects import OutOfMemoryError
 from .._core.planning import plans
 from .._core.tensor import Tensor, flush_pending, tracked_view
 from .._dispatch.callers import call_bound, compile_function
@@ -15,6 +16,8 @@ from .._dispatch.keys import (
     BACKEND_MASK,
     CPU_MASK,
     CUDA_MASK,
+    META_MASK,
+    NPU_MASK,
     PIPELINE_MASK,
     PIPELINE_MASKS,
     UNRECORDED_PIPELINE_MASKS,
@@ -34,9 +37,9 @@ from .recipes import CUT, REAL, Recipe, guard_of, recipe_for, twins_of
 from .trace import ABSENT, NOTED, Known, Node, Place, Slots, Trace, layout_of, nothing, place_of_caller, told
 
 _new = object.__new__
-_RECORDED = CPU_MASK | CUDA_MASK  # the devices whose calls are recorded
+_DEVICES = (CPU_MASK, CUDA_MASK, NPU_MASK, META_MASK)  # those whose calls are recorded
 # Errors that keep their type when the pipeline adds where the call was recorded.
-_REBUILT = (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError)
+_REBUILT = (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError, OutOfMemoryError)
 _MOST_COMPARED = 4  # tensors and numbers of a call that is compared with the likely one
 _LONGEST = 4096  # calls after which a trace is run, so that memory is not kept for ever
 
@@ -158,7 +161,7 @@ class Pipeline:
         if at is not None:
             entry = (trace if trace.plan is None else trace.plan).entries[at]
             name, where = entry.operator.name, entry.where or where
-        kind = type(error) if type(error) in _REBUILT else RuntimeError
+        kind = next((known for known in type(error).__mro__ if known in _REBUILT), RuntimeError)
         failure = kind(f"{name}, recorded at {where}, failed when the pipeline was flushed: {error}")
         trace.end(failure)
         raise failure from error
@@ -289,7 +292,7 @@ def kernel_of(operator: Operator, below: Callable, mask: int) -> Callable:
     if getattr(below, "composed", False) or operator.is_composite:
         return below  # its parts are recorded
     tensors = [a for a in schema.arguments if a.is_tensor]
-    if declaration is None or backend not in (CPU_MASK, CUDA_MASK) or not tensors:
+    if declaration is None or backend not in _DEVICES or not tensors:
         return _cutting(below, draws(operator))
     if declaration.family.is_view:
         return _view_kernel(operator, below)
@@ -513,7 +516,7 @@ class _Missing:
 
     def _made(self, args: tuple) -> Any:
         tensors = [t for a in args for t in (a if a.__class__ in (tuple, list) else (a,)) if isinstance(t, Tensor)]
-        if any(not t._array.size or t._keys & BACKEND_MASK not in (CPU_MASK, CUDA_MASK) for t in tensors):
+        if any(not t._array.size or t._keys & BACKEND_MASK not in _DEVICES for t in tensors):
             return CUT
         if len({t._device for t in tensors}) != 1:
             return CUT

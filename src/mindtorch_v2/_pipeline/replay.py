@@ -138,6 +138,8 @@ class Replay:
             raise NotGuarded("elements are looked at, or an operator is not recorded")
         self.surroundings = surroundings
         trace, self.plan = pipe.history[0]
+        if trace.device.type == "meta":
+            raise NotGuarded("there is nothing to run on the Meta device")
         if sum(entry.kind != "view" for entry in self.plan.entries) < _LEAST and pipe.saved <= 0:
             raise NotGuarded("it is too short")
         self._find_inputs(trace, tensors, pipe.unwritten, _saved_alone(result))
@@ -164,7 +166,7 @@ class Replay:
             raise NotGuarded("it writes a tensor that needs gradients")
         needs = list({id(t): t for t in sources if t.requires_grad}.values())
         try:
-            self.backward = Backward(needing, needs, list(trace.inputs.values()), made, self.copies)
+            self.backward = Backward(needing, needs, list(trace.inputs.values()), made, self.copies, self.runs.given)
         except RuntimeError as error:
             raise NotGuarded(f"its gradients cannot be computed now: {error}") from error
         arguments = {id(tensor): position for position, tensor in enumerate(tensors)}
@@ -364,6 +366,9 @@ def _held_elsewhere(arrays: Sequence[Any], position: int, saved: int) -> bool:
     array = arrays[position]
     if sys.getrefcount(array) > _UNHELD + saved:
         return True
+    if array.__class__ is not np.ndarray and not hasattr(array, "memory"):  # which its storage keeps
+        sharing = sum(a.storage is array.storage for a in arrays)
+        return sys.getrefcount(array.storage) > sharing + 1  # that of the count
     if array.__class__ is not np.ndarray:
         storage = array._storage
         known = 2 + (storage is not None) + (array._view is not None)  # the array, the count, and what is made of it

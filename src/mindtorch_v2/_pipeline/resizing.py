@@ -14,7 +14,7 @@ from .fuse import LONG, Operand, run_of
 from .plan import Plan, Step
 from .planner import call_step, geometry_of, product_step
 from .products import Matrix, product_of
-from .run import function_of, memory_of
+from .run import memory_of, runner_of
 from .trace import Entry, Layout, Trace, layout_of
 
 
@@ -35,7 +35,7 @@ def resized(known: Plan, trace: Trace) -> Plan | None:
         if made is None:
             return None
         plan.steps.append(made)
-    plan.function = function_of(plan)
+    plan.function = runner_of(plan)
     plan.memory, plan.peak = memory_of(plan)
     return plan
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._backends.interface import backend_of
 from .._backends.meta import MetaArray
 from .._core.geometry import contiguous_strides
 from .._core.planning import plans
@@ -27,9 +28,22 @@ _new = object.__new__
 _OWN_REFERENCES = 3  # a variable, an argument, and that of the count
 
 
-def function_of(plan: Plan, timed: bool = False) -> Callable[..., list[Any]]:
-    """The function that runs a plan's steps, and notes how long each takes if it is to be timed."""
-    run = _Written(plan, timed).function()
+def runner_of(plan: Plan, timed: bool = False) -> Callable[..., list[Any]]:
+    """What runs a plan: its steps one by one, or what its device makes of them."""
+    steps = functools.partial(function_of, plan, timed)
+    devices = {layout.device for layout in plan.layouts}
+    if len(devices) != 1:
+        return steps()
+    return backend_of(next(iter(devices)).type).plan_runner(plan, steps)
+
+
+def function_of(plan: Plan, timed: bool = False,
+                began: Callable[[int], None] | None = None) -> Callable[..., list[Any]]:  # fmt: skip
+    """The function that runs a plan's steps, and notes how long each takes if it is to be timed.
+
+    It calls `began` with the number of each step.
+    """
+    run = _Written(plan, timed, began).function()
     if all(step.kind in ("view", "pointwise", "reduction", "row") for step in plan.steps):
         return run
 
@@ -42,7 +56,7 @@ def function_of(plan: Plan, timed: bool = False) -> Callable[..., list[Any]]:
 
 def _clock_of(plan: Plan) -> Callable[[], float]:
     """What tells the time when all that was launched is done."""
-    if all(layout.device.type == "cpu" for layout in plan.layouts):
+    if all(layout.device.type in ("cpu", "meta") for layout in plan.layouts):
         return time.perf_counter
     from ..accelerator import synchronize
 
@@ -129,10 +143,10 @@ def memory_of(plan: Plan) -> tuple[list[Buffer], int]:
 class _Written:
     """Writes the function down: `v3` is the array of value 3, `s3` the storage that views of it lie on."""
 
-    def __init__(self, plan: Plan, timed: bool = False) -> None:
-        self.plan, self.places, self.timed = plan, plan.places, timed
+    def __init__(self, plan: Plan, timed: bool = False, began: Callable[[int], None] | None = None) -> None:
+        self.plan, self.places, self.timed, self.began = plan, plan.places, timed, began
         self.scope: dict[str, Any] = {"clock": _clock_of(plan), "fail": _fail, "storage_of": storage_of,
-                                      "is_spare": _is_spare,
+                                      "is_spare": _is_spare, "tell_of": began,
                                       "__opname__": "pipeline plan"}  # fmt: skip
         self.lines: list[str] = []
         self.made: set[int] = set(plan.inputs)
@@ -148,7 +162,8 @@ class _Written:
             if step.group is None:
                 for number in step.inputs:
                     self._have(number)
-            self.lines.append(f"at = {at}" + "; began = clock()" * self.timed)
+            told = "; tell_of(at)" if self.began is not None else ""
+            self.lines.append(f"at = {at}{told}" + "; began = clock()" * self.timed)
             if step.product is not None:
                 self.lines += self._multiplying(at, step)
             else:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .._backends.meta import MetaArray
 from .._core.deferred import Deferred
 from .._core.device import device
 from .._core.tensor import Tensor
@@ -210,6 +211,8 @@ class Trace:
             array = tensor._array
         found = self.known.get(id(array))
         if found is None:
+            if array.__class__ is MetaArray:
+                array.pointer = (id(tensor._shared_storage()) << 64) + tensor._offset
             parent = self.node
             node: Node | None = parent.likely
             layout = parent.likely.layout if parent.likely.recipe is None else None

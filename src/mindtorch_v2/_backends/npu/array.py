@@ -95,7 +95,7 @@ class NpuStorage(UntypedStorage):
 class NpuArray(Geometry):
     """A geometry on a storage; the offset in bytes."""
 
-    __slots__ = ("_layout", "offset", "storage")
+    __slots__ = ("__weakref__", "_layout", "offset", "storage")
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...] | None, storage: NpuStorage,
                  offset: int = 0) -> None:  # fmt: skip
@@ -110,6 +110,11 @@ class NpuArray(Geometry):
     @property
     def device_index(self) -> int:
         return self.storage.device.index or 0
+
+    @property
+    def pointer(self) -> int:
+        """Where the first element lies."""
+        return self.storage.address + self.offset
 
     @property
     def layout(self) -> Layout:
@@ -133,6 +138,12 @@ class NpuArray(Geometry):
     def to_host(self) -> np.ndarray:
         """A copy of the elements in host memory."""
         return to_host(self)
+
+    def copy(self) -> "NpuArray":
+        """The same elements in memory of their own, of the same strides."""
+        made = NpuArray(self.shape, self.dtype, self.strides, NpuStorage(self.span(), device=self.storage.device))
+        copy_bytes(made.storage, 0, self.storage, self.offset, self.span())
+        return made
 
     def __repr__(self) -> str:
         return f"<NpuArray {self.dtype}{list(self.shape)} on npu:{self.device_index}>"
@@ -178,6 +189,21 @@ def fresh(layout: Layout, pool: Pool, stream: int) -> NpuArray:
     storage.address = 0 if block is None else block.address
     array = _new(NpuArray)
     array.shape, array.dtype, array.strides, array.offset = layout.shape, layout.dtype, layout.strides, 0
+    array.storage, array._layout = storage, layout
+    return array
+
+
+def fresh_storage(nbytes: int, pool: Pool, stream: int, where: device) -> NpuStorage:
+    """Uninitialised memory for work on a stream."""
+    block, storage = pool.allocate(nbytes, stream), _new(NpuStorage)
+    storage.device, storage.nbytes_, storage.block, storage.address = where, nbytes, block, block.address
+    return storage
+
+
+def array_on(layout: Layout, offset: int, storage: NpuStorage) -> NpuArray:
+    """An array of a layout that begins so many bytes into the storage."""
+    array = _new(NpuArray)
+    array.shape, array.dtype, array.strides, array.offset = layout.shape, layout.dtype, layout.strides, offset
     array.storage, array._layout = storage, layout
     return array
 

@@ -1,13 +1,17 @@
 """Ascend NPUs as a device: their kernels are made of rows (families.py)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
+import numpy as np
+
+from ..._core.dtype import bfloat16
 from ..._core.tensor import Tensor
 from ..._dispatch.registry import Operator
 from ..interface import Backend
-from . import families, runtime
+from . import families, plans, runtime
 from .array import NpuStorage
+from .chips import WITHOUT_BFLOAT16
 
 
 class NpuBackend(Backend):
@@ -30,6 +34,15 @@ class NpuBackend(Backend):
 
     def inplace_kernel(self, operator: Operator, functional: Operator) -> Callable:
         return families.inplace_kernel_of(operator, functional)
+
+    def plan_runner(self, plan: Any, steps: Callable[[Callable[[int], None] | None], Callable]) -> Callable:
+        return plans.Runs(steps)
+
+    def records(self, kinds: Collection[np.dtype]) -> bool:
+        """Types that most operators take: few take float64 and complex numbers, and not every chip has bfloat16."""
+        if bfloat16.np in kinds and runtime.started().chip in WITHOUT_BFLOAT16:
+            return False
+        return not any(kind.kind == "c" or kind.kind == "f" and kind.itemsize == 8 for kind in kinds)
 
 
 BACKEND = NpuBackend()

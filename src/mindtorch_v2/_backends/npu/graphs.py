@@ -6,10 +6,17 @@ from typing import Any
 
 from .facts import POINTER
 from .memory import Block, pool_of
-from .runtime import Runtime, running, started
+from .runtime import Runtime, at_stop, running, started
 from .streams import Stream, current_stream, own_stream
 
 MODES = {"global": 0, "thread_local": 1, "relaxed": 2}
+_captured: set[int] = set()  # the streams whose work is being recorded
+_spare: dict[int, list[Stream]] = {}  # streams of graphs that were reset, by device
+
+
+def is_captured(stream: int) -> bool:
+    """Whether work on a stream is being recorded."""
+    return stream in _captured
 
 
 class NPUGraph:
@@ -23,6 +30,8 @@ class NPUGraph:
         self._handle, self._runtime = 0, None
         self._held: list[Block] = []
         self.stream: Stream | None = None
+        self._own: Stream | None = None  # the stream, where it is nobody else's
+        self._queued: Stream | None = None  # where it was replayed
 
     _runtime: Runtime | None
 
@@ -35,10 +44,12 @@ class NPUGraph:
         self._runtime = started(stream.device_index)
         self._checked("aclmdlRICaptureBegin", stream.handle, MODES[capture_error_mode])
         self.stream = stream
+        _captured.add(stream.handle)
 
     def capture_end(self) -> None:
         assert self.stream is not None, "capture_end without capture_begin"
         handle = POINTER()
+        _captured.discard(self.stream.handle)
         self._checked("aclmdlRICaptureEnd", self.stream.handle, byref(handle))
         self._handle = handle.value or 0
         self._held = pool_of(self.stream.device_index).take_all_free(self.stream.handle)
@@ -47,16 +58,28 @@ class NPUGraph:
         """Queues the recorded work on the current stream."""
         if not self._handle:
             raise RuntimeError("Called NPUGraph::replay without a preceding successful capture.")
-        self._checked("aclmdlRIExecuteAsync", self._handle, current_stream().handle)
+        stream = current_stream()
+        if self._queued is not None and self._queued != stream:
+            self._queued.synchronize()  # so that one stream is waited for before the graph is destroyed
+        self._checked("aclmdlRIExecuteAsync", self._handle, stream.handle)
+        self._queued = stream
 
     def reset(self) -> None:
-        """Forgets the recorded work and gives its memory back."""
+        """Forgets the recorded work, once what was queued of it has run, and gives its memory and stream back."""
         handle, self._handle = self._handle, 0
         held, self._held = self._held, []
-        if handle and self._runtime is running():
+        own, self._own = self._own, None
+        queued, self._queued = self._queued, None
+        if self._runtime is not running():
+            return
+        if handle:
+            if queued is not None:
+                queued.synchronize()
             self._checked("aclmdlRIDestroy", handle)
-            for block in held:
-                block.pool.returned.append(block)
+        for block in held:
+            block.pool.returned.append(block)
+        if own is not None:
+            _spare.setdefault(own.device_index, []).append(own)
 
     def pool(self) -> tuple[int, int]:
         return (0, id(self))
@@ -68,7 +91,7 @@ class NPUGraph:
         self._runtime.call(name, *args)
 
     def __del__(self) -> None:
-        if self._handle and running() is not None:
+        if (self._handle or self._own is not None) and running() is not None:
             self.reset()
 
 
@@ -83,9 +106,16 @@ class graph:  # noqa: N801 - PyTorch's name
     def __enter__(self) -> NPUGraph:
         before = current_stream()
         before.synchronize()
-        self.stream = self.given or own_stream(before.device_index)
+        self.stream = self.given
+        if self.stream is None:
+            spare = _spare.get(before.device_index)
+            self.stream = self.npu_graph._own = spare.pop() if spare else own_stream(before.device_index)
         self.stream.__enter__()
-        self.npu_graph.capture_begin(capture_error_mode=self.mode)
+        try:
+            self.npu_graph.capture_begin(capture_error_mode=self.mode)
+        except BaseException:
+            self.stream.__exit__()
+            raise
         return self.npu_graph
 
     def __exit__(self, *exc: Any) -> None:
@@ -112,3 +142,11 @@ def make_graphed_callables(function: Callable, sample_args: tuple, num_warmup_it
         return output
 
     return replayed
+
+
+def _forget(runtime: Runtime) -> None:
+    _captured.clear()
+    _spare.clear()
+
+
+at_stop.append(_forget)

@@ -30,13 +30,14 @@ from .launch import (
 )
 from .layout import Layout
 from .memory import Pool, pool_of
-from .runtime import Runtime, at_stop, ended, running, started, thread
+from .runtime import Runtime, at_stop, ended, noting, running, started, thread
 from .streams import current
 
 PLANS = 512  # kept for each kernel
 EXECUTORS = 4096  # kept in all
 VARIANTS = 8  # calls that differ in their numbers alone, for which executors are made at once
 INT64 = np.dtype(np.int64)
+NO_WORKSPACE = (0, 0)
 GONE = ("", 0)  # the answer of what was dropped while another thread was about to run it
 _reuse = os.environ.get("MINDTORCH_NPU_REUSE_EXECUTORS", "1") != "0"
 
@@ -81,8 +82,12 @@ class Repeatable:
             setters.append(calls)
         return setters
 
-    def run(self, addresses: list[int], pool: Pool, stream: int | None) -> tuple[str, int] | None:
-        """Queues the work on other memory of the same geometry; the call that failed and its code, or None."""
+    def run(self, addresses: list[int], pool: Pool, stream: int | None,
+            workspace: tuple[int, int] = NO_WORKSPACE) -> tuple[str, int] | None:  # fmt: skip
+        """Queues the work on other memory of the same geometry; the call that failed and its code, or None.
+
+        It works in `workspace` (address and size) where that is large enough.
+        """
         with self.lock:
             if not self.executor:
                 return GONE
@@ -95,10 +100,12 @@ class Repeatable:
                             if code:
                                 return setter.__name__, code
                         known[i] = address
-            if self.size:
+            if self.size > workspace[1]:
                 block = pool.allocate(self.size, stream or 0)
                 code = self.execute(block.address, self.size, self.executor, stream)
                 pool.returned.append(block)
+            elif self.size:
+                code = self.execute(workspace[0], self.size, self.executor, stream)
             else:
                 code = self.execute(None, 0, self.executor, stream)
         if code:
@@ -110,56 +117,82 @@ class Repeatable:
         return None
 
     def destroy(self) -> None:
-        with self.lock:
+        if not ended():
+            self.end(self.runtime)
+
+    def end(self, runtime: Runtime) -> None:
+        """The same while CANN is about to be finalised."""
+        with self.lock:  # another thread may be running it
             executor, self.executor = self.executor, 0
-            if executor and not ended():
-                self.runtime.functions["aclDestroyAclOpExecutor"](executor)
+            if executor:
+                runtime.functions["aclDestroyAclOpExecutor"](executor)
                 self.descriptions.destroy()
 
 
 class Prepared:
-    """What calls of one geometry share where no executor may be kept: numbers, lists, and how to describe tensors.
+    """What calls of one geometry share where no executor may be kept: numbers, and how to describe tensors.
 
     A call then is its two phases, a description of each tensor before them, and the end of these after them.
     """
 
-    __slots__ = ("descriptions", "execute", "executor", "geometries", "lock", "operator", "places", "runtime", "values")
+    __slots__ = ("descriptions", "execute", "executor", "lock", "operator", "places", "runtime", "size", "values")
 
     def __init__(self, runtime: Runtime, operator: AclnnOperator, arguments: Sequence[Any]) -> None:
         self.runtime, self.operator, self.execute = runtime, operator, operator.execute
         self.descriptions, self.lock, self.executor = Descriptions(runtime.functions), threading.Lock(), 1
+        self.size = 0  # of the workspace of the last call
         self.values: list[Any] = []
-        self.places, self.geometries = [], []
-        for i, (parameter, value) in enumerate(zip(operator.parameters, arguments, strict=True)):
-            if parameter.is_tensor:
-                self.places.append(i)
-                self.geometries.append(value.layout.arguments)
-            self.values.append(None if parameter.is_tensor else self.descriptions.argument(parameter, value))
+        self.places: list[tuple[int, Any]] = []  # of tensors among the values, with their geometry, or those of a list
+        try:
+            for i, (parameter, value) in enumerate(zip(operator.parameters, arguments, strict=True)):
+                if value is None or not (parameter.is_tensor or parameter.is_tensor_list):
+                    self.values.append(self.descriptions.argument(parameter, value))
+                    continue
+                several = parameter.is_tensor_list
+                geometry = [v.layout.arguments for v in value] if several else value.layout.arguments
+                self.places.append((i, geometry))
+                self.values.append(None)
+        except BaseException:
+            self.descriptions.destroy()
+            raise
         if operator.on_matrix_units is not None:
             self.values[operator.on_matrix_units] = runtime.precision_of_products(operator.symbol)
 
-    def run(self, addresses: list[int], pool: Pool, stream: int | None) -> tuple[str, int] | None:
+    def run(self, addresses: list[int], pool: Pool, stream: int | None,
+            workspace: tuple[int, int] = NO_WORKSPACE) -> tuple[str, int] | None:  # fmt: skip
         """Queues the work; the call that failed and its code, or None."""
         with self.lock:
-            return self._run(addresses, pool, stream) if self.executor else GONE
+            return self._run(addresses, pool, stream, workspace) if self.executor else GONE
 
-    def _run(self, addresses: list[int], pool: Pool, stream: int | None) -> tuple[str, int] | None:
+    def _run(self, addresses: list[int], pool: Pool, stream: int | None,
+             workspace: tuple[int, int]) -> tuple[str, int] | None:  # fmt: skip
         functions, operator, values = self.runtime.functions, self.operator, self.values.copy()
-        create, size, executor = functions["aclCreateTensor"], c_uint64(), POINTER()
-        for i, geometry, address in zip(self.places, self.geometries, addresses, strict=True):
-            values[i] = create(*geometry, address)
+        create, size, executor, given = functions["aclCreateTensor"], c_uint64(), POINTER(), iter(addresses)
+        lists: list[tuple[int, list[int]]] = []
         try:
+            for i, geometry in self.places:
+                if geometry.__class__ is tuple:
+                    values[i] = create(*geometry, next(given))
+                    continue
+                lists.append((i, []))
+                for one in geometry:
+                    lists[-1][1].append(create(*one, next(given)))
+                made = lists[-1][1]
+                if None in made:
+                    return "aclCreateTensor", 0
+                values[i] = functions["aclCreateTensorList"]((POINTER * len(made))(*made), len(made))
             code = operator.prepare(*values, byref(size), byref(executor))
             if code:
                 return operator.symbol + PHASE_ONE, code
-            block = None
-            if size.value:
+            block, self.size = None, size.value
+            if self.size > workspace[1]:
                 try:
-                    block = pool.allocate(size.value, stream or 0)
+                    block = pool.allocate(self.size, stream or 0)
                 except RuntimeError:
                     functions["aclDestroyAclOpExecutor"](executor)
                     raise
-            code = self.execute(block and block.address, size, executor, stream)
+            where = block.address if block is not None else workspace[0] if self.size else None
+            code = self.execute(where, size, executor, stream)
             if block is not None:
                 pool.returned.append(block)
             if code:
@@ -170,15 +203,44 @@ class Prepared:
                     return "aclrtSynchronizeStream", code
             return None
         finally:
-            destroy = functions["aclDestroyTensor"]
-            for i in self.places:
+            self._destroy(values, lists)
+
+    def _destroy(self, values: list[Any], lists: list[tuple[int, list[int]]]) -> None:
+        """Ends the descriptions of a call's tensors; a list that was made ends those in it."""
+        destroy = self.runtime.functions["aclDestroyTensor"]
+        for i, geometry in self.places:
+            if geometry.__class__ is tuple:
                 destroy(values[i])
+        for i, made in lists:
+            if values[i]:
+                self.runtime.functions["aclDestroyTensorList"](values[i])
+                continue
+            for handle in made:
+                destroy(handle)
 
     def destroy(self) -> None:
+        if not ended():
+            self.end(self.runtime)
+
+    def end(self, runtime: Runtime) -> None:
+        """The same while CANN is about to be finalised."""
         with self.lock:
             alive, self.executor = self.executor, 0
-            if alive and not ended():
+            if alive:
                 self.descriptions.destroy()
+
+
+def kept_for(runtime: Runtime, operator: AclnnOperator, arguments: Sequence[Any], op: str) -> Repeatable | Prepared:
+    """An executor for a call's geometry that repeats; what a call in two phases needs where there can be none.
+
+    It is not known how the addresses of tensors in lists, and beside absent ones, are told an executor.
+    """
+    pairs = zip(operator.parameters, arguments, strict=True)
+    if _reuse and not any(p.is_tensor_list or p.is_tensor and value is None for p, value in pairs):
+        made = Repeatable(runtime, operator, arguments, op)
+        if made.executor:
+            return made
+    return Prepared(runtime, operator, arguments)
 
 
 _kept: deque[Repeatable | Prepared] = deque()  # oldest first
@@ -255,7 +317,7 @@ class RowKernel:
             f"key = ({', '.join(keys)},)",
             f"plan = plans.get(key) or new_plan(key, ({names},))",
             "executor = plan.repeatable",
-            "if executor is None or not executor.executor:",
+            "if executor is None or not executor.executor or noting:",
             f"    return run_once(plan, ({names},))",
             "device, pool = plan.device, plan.pool",
             "if thread.ready != device:",
@@ -274,7 +336,8 @@ class RowKernel:
         source = f"def kernel({names}):\n" + "".join(f"    {line}\n" for line in inner)
         scope = {"default": default, "NUMBERS": NUMBERS, "number_key": number_key, "list_key": list_key,
                  "plans": self.plans, "new_plan": self._new_plan, "run_once": self._run_once, "thread": thread,
-                 "started": started, "fresh": fresh, "current": current, "recover": self._recovered, "wrap": self.wrap,
+                 "started": started, "fresh": fresh, "noting": noting,
+                 "current": current, "recover": self._recovered, "wrap": self.wrap,
                  "__opname__": f"{self.name} npu"}  # fmt: skip
         return compile_function("kernel", source, scope)
 
@@ -323,7 +386,10 @@ class RowKernel:
             plan.once = False
             run(plan.row.symbol, arguments, self.name)
             return
-        kept = self._to_keep(plan, arguments) if plan.repeats else None
+        known = plan.repeatable
+        if known is not None and not known.executor:
+            known = None
+        kept = known or (self._to_keep(plan, arguments) if plan.repeats else None)
         if kept is None:
             plan.repeats = False
             run(plan.row.symbol, arguments, self.name)
@@ -335,8 +401,17 @@ class RowKernel:
             kept.destroy()
             run(plan.row.symbol, arguments, self.name)
             return
+        if failed is GONE:
+            plan.repeatable = None
+            self._launch(plan, args, outs)
+            return
         if failed is not None:
             raise self._failed(plan, kept, args, failed)
+        notes = noting.get(threading.get_ident()) if noting else None
+        if notes is not None:
+            notes.note(kept, arguments, self.name)
+        if known is not None:
+            return
         plan.repeatable = kept  # known to other threads from now on, which may drop it
         _kept.append(kept)
         if len(_kept) > EXECUTORS:
@@ -346,16 +421,12 @@ class RowKernel:
         """An executor for this geometry, what else can be kept, or None if nothing can."""
         runtime = started(plan.device)
         operator = operator_of(runtime, plan.row.symbol, self.name)
-        if _reuse:
-            try:
-                made = Repeatable(runtime, operator, arguments, self.name)
-            except NpuError as error:
-                if error.code == INNER_STEP_FAILED:
-                    return None
-                raise
-            if made.executor:
-                return made
-        return Prepared(runtime, operator, arguments)
+        try:
+            return kept_for(runtime, operator, arguments, self.name)
+        except NpuError as error:
+            if error.code == INNER_STEP_FAILED:
+                return None
+            raise
 
     def _served(self, rows: Sequence[Row], device: int, values: Mapping[str, Any],
                 outs: Sequence[Any]) -> tuple[Row, bool]:  # fmt: skip
@@ -466,14 +537,13 @@ def _byte_strides(spec: Any) -> tuple[int, ...] | None:
     return None if spec.strides is None else tuple([s * spec.dtype.itemsize for s in spec.strides])
 
 
+generation = [0]  # how often all executors were dropped
+
+
 def _forget_all(runtime: Runtime) -> None:
+    generation[0] += 1
     for kept in _kept:
-        with kept.lock:  # another thread may be running it
-            executor, kept.executor = kept.executor, 0
-            if executor:
-                if isinstance(kept, Repeatable):
-                    runtime.functions["aclDestroyAclOpExecutor"](executor)
-                kept.descriptions.destroy()
+        kept.end(runtime)
     _kept.clear()
     for kernel in _kernels:
         kernel.plans.clear()

@@ -3,6 +3,7 @@
 import ctypes
 import math
 import operator as python_operator
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref, c_int64, c_uint64
 from typing import Any
@@ -14,7 +15,7 @@ from .chips import Types, refusal, way, way_of
 from .errors import NpuError
 from .facts import DATA_TYPES, INNER_STEP_FAILED, INTEGERS, MAX_DIMS, POINTER, Parameter, signature
 from .memory import pool_of
-from .runtime import Runtime, at_stop, started, thread
+from .runtime import Runtime, at_stop, noting, started, thread
 from .streams import Stream, current_stream
 
 PHASE_ONE = "GetWorkspaceSize"
@@ -207,6 +208,12 @@ def _run_cast(parameters: Sequence[Parameter], symbol: str, arguments: Sequence[
 def _run(runtime: Runtime, stream: Stream, symbol: str, arguments: Sequence[Any], op: str,
          shapes_of: Sequence[str]) -> list[tuple[int, ...]]:  # fmt: skip
     operator = operator_of(runtime, symbol, op)
+    notes = noting.get(threading.get_ident()) if noting else None
+    if notes is not None:
+        if not shapes_of:
+            notes.run(runtime, operator, stream, arguments, op)
+            return []
+        notes.refuse()
     descriptions = Descriptions(runtime.functions)
     try:
         executor, size = first_phase(runtime, operator, arguments, descriptions, op)

@@ -19,12 +19,15 @@ class Layout:
     32 bytes, so the offset may not be folded into it.
     """
 
-    __slots__ = ("_kept", "arguments", "device", "dtype", "shape", "storage_bytes", "strides")
+    __slots__ = ("_kept", "arguments", "contiguous", "device", "dtype", "nbytes", "shape", "storage_bytes", "strides")
 
     def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype, offset: int,
                  storage_bytes: int, where: device) -> None:  # fmt: skip
         self.shape, self.strides, self.dtype, self.device = shape, strides, dtype, where
         self.storage_bytes = storage_bytes
+        spanned = sum([s * (n - 1) for s, n in zip(strides, shape, strict=True)]) + dtype.itemsize
+        self.nbytes = 0 if 0 in shape else spanned  # from the first element to the end of the last one
+        self.contiguous = not self.nbytes or strides == contiguous_strides(shape, dtype.itemsize)
         code = DATA_TYPES.get(dtype)
         if code is None:
             raise NotImplementedError(f"device 'npu' has no element type {dtype}")

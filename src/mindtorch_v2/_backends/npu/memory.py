@@ -54,6 +54,11 @@ class Segment:
             block = block.following
 
 
+def rounded(nbytes: int) -> int:
+    """The bytes that a piece of memory takes."""
+    return (nbytes + TAIL + ROUNDING - 1) & -ROUNDING
+
+
 FreeLists = dict[int, dict[int, list[Block]]]  # stream -> size -> blocks
 
 
@@ -73,7 +78,7 @@ class Pool:
 
     def allocate(self, nbytes: int, stream: int) -> Block:
         """A block for work on a stream; OutOfMemoryError if there is none even after emptying the cache."""
-        size = (nbytes + TAIL + ROUNDING - 1) & -ROUNDING
+        size = (nbytes + TAIL + ROUNDING - 1) & -ROUNDING  # as `rounded`
         returned = self.returned
         if returned:
             try:

@@ -82,6 +82,13 @@ OTHERS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 }
 
 
+# Work, and waiting for work, that is no launch: who notes what is to be launched again cannot repeat it.
+UNREPEATABLE = frozenset(("aclrtMemcpy", "aclrtMemcpyAsync", "aclrtMemsetAsync", "aclrtSynchronizeStream",
+                          "aclrtSynchronizeDevice", "aclrtSynchronizeEvent", "aclrtRecordEvent",
+                          "aclrtStreamWaitEvent", "aclmdlRIExecuteAsync"))  # fmt: skip
+noting: dict[int, Any] = {}  # by thread, the Notes (plans.py) of what it launches
+
+
 class Runtime:
     """The loaded libraries with typed functions. `functions[name]` is the bare C function, `call` a checked one."""
 
@@ -110,6 +117,8 @@ class Runtime:
 
     def call(self, name: str, *args: Any) -> None:
         """Calls a function that returns an error code; NpuError unless it is 0."""
+        if noting and name in UNREPEATABLE and threading.get_ident() in noting:
+            noting[threading.get_ident()].refuse()
         code = self.functions[name](*args)
         if code:
             raise self.error(name, code)

@@ -58,6 +58,8 @@ class Simulator(Operators, Collectives, Profiler):
             if code:
                 if is_second_phase:  # deletes the executor whether it fails or not
                     self.spend_executor(values[2])
+                if name == "aclmdlRICaptureEnd":  # likewise, nothing is recorded any more
+                    self.queue(values[0]).captured = None
                 raise Fault(code, "told to fail", duty=False)
         if name.startswith("aclnn"):
             if not is_second_phase:

@@ -45,6 +45,7 @@ class Queue:
         self.tasks: deque[Callable[[], None]] = deque()
         self.failure: Fault | None = None
         self.captured: list[Callable[[], None]] | None = None  # tasks of a graph that is being recorded
+        self.capture: tuple[int, int] = (0, 0)  # its mode, and the thread that records it
 
     def run(self, until: Mark | None = None) -> None:
         while self.tasks and not (until is not None and until.done):
@@ -87,6 +88,7 @@ class Machine:
         self.recent = ""
         self.options: dict[tuple[int, int], int] = {}  # of each device's context
         self.finalised = False
+        self.records_nothing = False  # whether graphs are refused, as a 910A refuses them
         self.violations: list[str] = []
         self.calls: Counter[str] = Counter()
         self.copies: Counter[str] = Counter()
@@ -210,8 +212,16 @@ class Machine:
 
         return copy
 
+    def _check_unsafe(self, what: str) -> None:
+        """Refuses what waits for the host while work is recorded: everywhere, or in the thread that records."""
+        for queue in self.queues.values():
+            mode, thread = queue.capture
+            if queue.captured is not None and (mode == 0 or mode == 1 and thread == threading.get_ident()):
+                raise Fault(107000, f"{what} while work is recorded in mode {mode}", duty=False)
+
     def aclrtMemcpy(self, target: int | None, room: int, source: int | None, count: int, kind: int) -> None:
         self.device()
+        self._check_unsafe("aclrtMemcpy")
         self._copy(target, room, source, count, kind)()
 
     def aclrtMemcpyAsync(self, target: int | None, room: int, source: int | None, count: int, kind: int,
@@ -225,6 +235,7 @@ class Machine:
         if kind != 3 and not self.is_pinned(host or 0, count):
             if queue.captured is not None:
                 raise Fault(107000, "a graph cannot hold a copy that is waited for")
+            self._check_unsafe("aclrtMemcpyAsync with memory that is not page-locked")
             queue.run()
 
     def aclrtMemsetAsync(self, address: int, room: int, value: int, count: int, stream: int | None) -> None:
@@ -341,9 +352,11 @@ class Machine:
         queue = self.queue(stream)
         if stream is None:
             raise Fault(107031, "the default stream cannot be captured")
+        if self.records_nothing:
+            raise Fault(207000, "this chip cannot record graphs", duty=False)
         if queue.captured is not None:
             raise Fault(107000, "the stream is being captured already")
-        queue.captured = []
+        queue.captured, queue.capture = [], (mode, threading.get_ident())
 
     def aclmdlRICaptureEnd(self, stream: int | None, out: int) -> None:
         queue = self.queue(stream)
@@ -358,12 +371,15 @@ class Machine:
             self.enqueue(queue, task)
 
     def aclmdlRIDestroy(self, graph: int | None) -> None:
+        own = set(map(id, self.object("graph", graph)))
+        if any(id(task) in own for queue in self.queues.values() for task in queue.tasks):
+            raise Fault(107000, "a graph was destroyed before what was queued of it had run")
         self.destroy("graph", graph)
 
     def aclrtSynchronizeStream(self, stream: int | None) -> None:
         queue = self.queue(stream)
         if queue.captured is not None:
-            raise Fault(107000, "a stream that is being captured cannot be waited for")
+            raise Fault(107000, "a stream that is being captured cannot be waited for", duty=False)
         queue.run()
         self._report(queue)
 

@@ -75,7 +75,7 @@ class Operators(Machine):
     @chip.setter
     def chip(self, name: str) -> None:
         """The machine as one of another chip, for programs that have not started it yet."""
-        self._chip = name
+        self._chip, self.records_nothing = name, name == "910A"
         self.soc_name = ctypes.create_string_buffer(chips.SOC_NAMES[name])
 
     # meta objects ----------------------------------------------------------------------------------------------
@@ -145,6 +145,8 @@ class Operators(Machine):
         executor = self.object("executor", handle)
         if not executor.state.get("repeatable"):
             raise Fault(161002, "address set for an executor that is not repeatable")
+        if address is None or address % 32:
+            raise Fault(161002, f"address {address} is not aligned to 32 bytes")
         found = [v for (_, kind), v in zip(self.kinds[executor.symbol], executor.values, strict=True)
                  if kind.rstrip("?") in wanted]  # fmt: skip
         if index >= len(found) or found[index] is not self.object("tensor", tensor):
