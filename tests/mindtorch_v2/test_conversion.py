@@ -449,5 +449,8 @@ def test_a_number_of_a_tensor_that_requires_grad_warns() -> None:
     try:
         with pytest.warns(UserWarning, match="Converting a tensor with requires_grad=True to a scalar"):
             assert float(torch.ones((), requires_grad=True)) == 1.0
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("error")
+            assert float(torch.ones((), requires_grad=True)) == 1.0
     finally:
         torch.set_warn_always(False)

@@ -491,7 +491,7 @@ class Tensor(TensorBase):
         return complex(self._number())
 
     def _warn_of_lost_grad(self) -> None:
-        if self.requires_grad:
+        if self.requires_grad and modes.grad_enabled:
             warn_once("Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\n"
                       "Consider using tensor.detach() first.", 3)
 

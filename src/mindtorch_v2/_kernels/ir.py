@@ -155,7 +155,8 @@ class Multiply:
 class Loop:
     """A counting loop. `work`: its turns are independent, each of so many elements, and may be shared out.
 
-    `interleaved`: how many turns (of vectors of them) are done side by side; 0 leaves that to LLVM.
+    `interleaved`: how many turns (of vectors of them) are done side by side; 0 leaves that to LLVM. `apart`: no turn
+    touches an element that another writes, also where arrays are shared.
     """
 
     name: str
@@ -165,6 +166,7 @@ class Loop:
     body: list
     work: Node | None = None
     interleaved: int = dataclasses.field(default=0, kw_only=True)
+    apart: bool = dataclasses.field(default=False, kw_only=True)
 
 
 @dataclasses.dataclass
@@ -208,7 +210,8 @@ class Array:
     """An array that a kernel is given, or one of its own (`length` elements of scratch memory).
 
     `layout`: "c" for elements in C order, "flat" for those of any number of dimensions under one index, "s" for any
-    strides, "raw" where the one index is a place in bytes.
+    strides, "raw" where the one index is a place in bytes. `shared`: the memory may be that of another shared array,
+    element by element; of arrays that are not, LLVM may assume that what is written to others does not change them.
     """
 
     name: str
@@ -216,6 +219,7 @@ class Array:
     ndim: int
     layout: str = "s"
     length: int = 0
+    shared: bool = dataclasses.field(default=False, kw_only=True)
 
 
 @dataclasses.dataclass

@@ -99,7 +99,7 @@ def inner_functions(module: Module, kernel: ir.Kernel, exact: bool, prefix: str 
         core.known = {}
         core._loop(loop, "%begin", "%end")
         core.statements(kernel.body[len(before) + 1 :])
-    pointers = "".join(f", ptr noalias {array_name(a)}" for a in kernel.arrays)
+    pointers = "".join(f", ptr {'' if a.shared else 'noalias '}{array_name(a)}" for a in kernel.arrays)
     # Called from several places, it is compiled once; one that serves small arrays only is not made fast at length.
     attributes = "noinline nounwind minsize optsize" if prefix else "noinline nounwind"
     module.parts.append(f"define internal void @{prefix}core(ptr noalias readonly %frame, i64 %begin, i64 %end"

@@ -127,11 +127,19 @@ near:
         notes = [f"!{i} = {text}" for i, text in enumerate(self.notes, 1)]
         return "\n".join([*self.declared.values(), "", *self.parts, *attributes, *notes, "!0 = !{}\n"])
 
-    def interleaved(self, count: int) -> str:
-        """The name of what says of one loop how many turns are done side by side."""
-        at = len(self.notes) + 1
-        self.notes += [f"distinct !{{!{at}, !{at + 1}}}", f'!{{!"llvm.loop.interleave.count", i32 {count}}}']
-        return f"!{at}"
+    def note(self, text: str) -> str:
+        """The name of a new piece of metadata."""
+        self.notes.append(text)
+        return f"!{len(self.notes)}"
+
+    def facts(self, interleaved: int, accesses: str) -> str:
+        """The name of what says of one loop how many turns are done side by side, and which accesses never meet."""
+        known = []
+        if interleaved:
+            known.append(self.note(f'!{{!"llvm.loop.interleave.count", i32 {interleaved}}}'))
+        if accesses:
+            known.append(self.note(f'!{{!"llvm.loop.parallel_accesses", {accesses}}}'))
+        return self.note(f"distinct !{{{', '.join([f'!{len(self.notes) + 1}', *known])}}}")
 
 
 def _far_vector(name: str, kind: str, called: str, size: str, bound: str, count: int, lanes: int,
@@ -183,6 +191,7 @@ class Body:
         self.types: dict[str, str] = {}
         self.scratch: set[str] = set()
         self.known: dict[int, tuple[Node, str]] = {}
+        self.accesses = ""  # the group that loads and stores belong to, in an innermost loop whose turns are apart
 
     def begin(self, variables: dict[str, str]) -> None:
         self.types = variables
@@ -234,12 +243,18 @@ class Body:
             self._store_parts(at, statement.value.args, ir.PARTS[array.type])
             return
         value = self.stored(statement.value, array.type)
-        self.do(f"store {_MEMORY[array.type]} {value}, ptr {at}, align {ir.SIZES[array.type]}")
+        self.do(f"store {_MEMORY[array.type]} {value}, ptr {at}, align {ir.SIZES[array.type]}{self.grouped}")
+
+    @property
+    def grouped(self) -> str:
+        """What a load or store says of the group that it belongs to."""
+        return f", !llvm.access.group {self.accesses}" if self.accesses else ""
 
     def _store_parts(self, at: str, parts: Sequence[Node], kind: str) -> None:
         for i, part in enumerate(parts):
             place = self.line(f"getelementptr {LLVM_TYPES[kind]}, ptr {at}, i64 {i}")
-            self.do(f"store {LLVM_TYPES[kind]} {self.value(part)}, ptr {place}, align {ir.SIZES[kind]}")
+            value = self.value(part)
+            self.do(f"store {LLVM_TYPES[kind]} {value}, ptr {place}, align {ir.SIZES[kind]}{self.grouped}")
 
     def _poke(self, statement: ir.Poke) -> None:
         at = self.line(f"inttoptr i64 {self.value(statement.address)} to ptr")
@@ -286,13 +301,16 @@ class Body:
         self.start(body)
         self.do(f"store i64 {now}, ptr {variable}")
         self.loops.append((out, after))
+        self.accesses = self.module.note("distinct !{}") if statement.apart else ""
         self.statements(statement.body)
         self.loops.pop()
         self.do(f"br label %{after}")
         self.start(after)
         self.do(f"store i64 {self.line(f'add nsw i64 {now}, {step}')}, ptr {counter}")
-        told = f", !llvm.loop {self.module.interleaved(statement.interleaved)}" if statement.interleaved else ""
-        self.do(f"br label %{test}{told}")
+        told = statement.interleaved or self.accesses
+        facts = f", !llvm.loop {self.module.facts(statement.interleaved, self.accesses)}" if told else ""
+        self.accesses = ""
+        self.do(f"br label %{test}{facts}")
         self.start(out)
 
     def _while(self, statement: ir.While) -> None:
@@ -378,7 +396,7 @@ class Body:
         if op == "load":
             array = node.data
             at = self.address(array, node.args)
-            loaded = self.line(f"load {_MEMORY[kind]}, ptr {at}, align {ir.SIZES[array.type]}")
+            loaded = self.line(f"load {_MEMORY[kind]}, ptr {at}, align {ir.SIZES[array.type]}{self.grouped}")
             return self.line(f"icmp ne i8 {loaded}, 0") if kind == "bool" else loaded
         if op == "peek":
             at = self.line(f"inttoptr i64 {self.value(node.args[0])} to ptr")

@@ -183,7 +183,10 @@ def loop_over_rows(arrays: Sequence[Array], geometry: Array, letters: str, inner
         *(ir.Set(f"at{k}", entry(number(4 + count + k)) if begins else number(0)) for k in range(count)),
         ir.Loop("d", number(0), var("rank"), number(1), walk),
         ir.Set("last", whole("min", var("length"), whole("add", var("first"), number(CHUNK)))),
-        *before, ir.Loop("j", var("first"), var("last"), number(1), inner, interleaved=interleaved), *after,
+        *before,
+        ir.Loop("j", var("first"), var("last"), number(1), inner, interleaved=interleaved,
+                apart=any(array.shared for array in arrays)),
+        *after,
     ]
     strided = [k for k in range(count) if letters[k] == "s"]
     head: list[Any] = [ir.Set("length", entry(number(0))), ir.Set("chunks", entry(number(1))),

@@ -216,20 +216,22 @@ def kernel(
     letters: str,
     sums: Sequence[str] = (),
     length: int = 0,
+    shared: frozenset[int] = frozenset(),
 ) -> ir.Kernel:
     """One loop over all elements: `stored` names the values of the first operands, `loaded` those of the others.
 
     Of the values in `sums`, arrays that follow the operands get the sum of each turn. `length` is that of a row.
+    `shared` are the operands that may lie on memory of others of them, which are read there before they are written.
     """
     interleaved = _INTERLEAVED if body.cost >= _COSTLY and length >= LONG and not sums else 0
     types = [_type(operand) for operand in operands]
-    key = body.key, *types, *stored, *loaded, letters, len(stored), *sums, interleaved
-    return _shared(key, body, lambda: _kernel(body, types, stored, loaded, letters, sums, interleaved))
+    key = body.key, *types, *stored, *loaded, letters, len(stored), *sums, interleaved, shared
+    return _shared(key, body, lambda: _kernel(body, types, stored, loaded, letters, sums, interleaved, shared))
 
 
 def _kernel(body: Body, types: Sequence[str], stored: Sequence[str], loaded: Sequence[str], letters: str,
-            sums: Sequence[str], interleaved: int) -> ir.Kernel:  # fmt: skip
-    arrays = [Array(f"a{k}", kind, 1, "raw") for k, kind in enumerate(types)]
+            sums: Sequence[str], interleaved: int, shared: frozenset[int]) -> ir.Kernel:  # fmt: skip
+    arrays = [Array(f"a{k}", kind, 1, "raw", shared=k in shared) for k, kind in enumerate(types)]
     partial = [Array(f"sums{k}", body.types[name], 1, "raw") for k, name in enumerate(sums)]
     known = Array("geometry", "i64", 1, "c")
     outs = len(stored)

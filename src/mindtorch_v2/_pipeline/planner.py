@@ -436,11 +436,14 @@ class _Planner:
         step.outputs += [one.number for one in sums]
         rows = frozenset(draft.body.rows)
         words, letters = geometry_of(step.kind, draft.shape, draft.stay, rows, operands, len(kept))
+        on_cpu = operands[0].layout.device.type == "cpu"
+        reused = self._reused(draft, kept, reads) if on_cpu and not draft.body.rows else {}
         if draft.body.rows:
             step.kernel = row_kernel(draft.body, operands, stored, names, letters)
         else:
             summed = [name for name, _, _ in draft.sums]
-            step.kernel = kernel(draft.body, operands, stored, names, letters, summed, int(words[0]))
+            shared = self._sharing(draft, kept, reused)
+            step.kernel = kernel(draft.body, operands, stored, names, letters, summed, int(words[0]), shared)
         values = [number for _, _, number in kept] + [number for _, (_, number) in loaded]
         arrays = [root[number] for number in values]
         frees = [draft.frees[int(name[1:])] for name in draft.body.numbers]
@@ -449,12 +452,26 @@ class _Planner:
             launch = _launch(draft, operands, stored, names, letters)
         layouts = [o.layout for o in operands]
         step.form = Form(stored + names, values, layouts, len(kept), draft.stay, rows, letters)
-        reused = self._reused(draft, kept, reads) if launch is None and not draft.body.rows else {}
         step.group = Group(words, arrays, frees, draft.shape, [o.offset for o in operands], launch, sums, reused)
         step.bytes = sum([o.layout.nbytes for o in operands])
         step.flops = draft.body.cost * math.prod(draft.shape)
         step.text = lambda: _kernel_text(step.kernel)
         return step
+
+    def _sharing(self, draft: Draft, kept: list, reused: dict[int, int]) -> frozenset[int]:
+        """The operands of a step, results first, of which two may be one memory: it is read, and written then.
+
+        The one result of a step is written after all that it is made of was read, whatever LLVM knows of arrays.
+        """
+        if len(kept) + len(draft.sums) == 1:
+            return frozenset()
+        loaded = {place.memory: k for k, place in enumerate(draft.loaded, len(kept))}
+        found: set[int] = set()
+        for k, (place, _, number) in enumerate(kept):
+            memory = place.memory if place.memory in draft.writes else reused.get(number)
+            if memory in loaded:
+                found |= {k, loaded[memory]}
+        return frozenset(found)
 
     def _reused(self, draft: Draft, kept: list, reads: dict[int, int]) -> dict[int, int]:
         """Inputs that a step is the last to read, element by element, and whose memory results may take, by result."""

@@ -389,6 +389,38 @@ def test_memory_that_nobody_reads_any_more_is_used_again() -> None:
         assert torch.allclose(torch.tanh(product), later, atol=1e-5) and torch.allclose(later, kept, atol=1e-5)
 
 
+def _writes_over_what_it_read(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> list[torch.Tensor]:
+    grown = (x * 2).exp() * y.exp() + z.tanh()
+    x.copy_(y.exp().tanh() + 1)
+    return [grown, x]
+
+
+def _writes_before_it_uses_what_it_read(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> list[torch.Tensor]:
+    before = x + 0
+    x.copy_(z.exp())
+    return [(before * y).tanh(), x]
+
+
+def _keeps_results_that_do_not_need_a_product(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> list[torch.Tensor]:
+    product, kept = x @ y, z.exp().tanh()
+    return [kept, kept * 3, kept + product]
+
+
+@pytest.mark.parametrize("program", [
+    _writes_over_what_it_read, _writes_before_it_uses_what_it_read, _keeps_results_that_do_not_need_a_product,
+])  # fmt: skip
+@pytest.mark.parametrize("size", [3, 20, 300])
+def test_memory_is_read_before_a_result_is_written_there(program: Any, size: int) -> None:
+    for _ in range(12):  # the first calls run without a kernel
+        given = [torch.randn(size, size) * 0.3 for _ in range(3)]
+        copies = [tensor.clone() for tensor in given]
+        expected = program(*given)
+        with torch.pipeline():
+            made = program(*copies)
+        for one, other in zip(made, expected, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
 def test_recordings_that_begin_alike() -> None:
     """What was recorded before is known again, up to the first call that is another one."""
     x, w = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 5.0])
