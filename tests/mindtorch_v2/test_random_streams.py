@@ -418,3 +418,12 @@ def test_a_deviation_that_is_no_number_is_refused(count: int, monkeypatch: pytes
     with pytest.raises(RuntimeError, match=r"log_normal_ expects std > 0.0, but found std=nan"):
         torch.empty(count).log_normal_(0, nan)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_draws_with_one_probability_go_row_by_row_whatever_lies_beneath() -> None:
+    turned = torch.zeros(4, 3).t()
+    torch.manual_seed(0)
+    expected = torch.zeros(3, 4).bernoulli(0.5)
+    torch.manual_seed(0)
+    drawn = turned.bernoulli(0.5)
+    assert drawn.is_contiguous() and torch.equal(drawn, expected)

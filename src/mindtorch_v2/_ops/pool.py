@@ -556,7 +556,10 @@ def _max_pool1d(self, kernel_size, stride, padding, dilation, ceil_mode):
         raise RuntimeError(f"max_pool1d() Invalid computed output size: {count}")
     if self.dtype.category != FLOAT:
         refuse_type("max_pool1d_impl", self.dtype)
-    if kernel_size[0] > _FEW or modes.grad_enabled and self.requires_grad:
+    recorded = modes.grad_enabled and self.requires_grad
+    if not recorded:
+        self = self.contiguous()  # so is the result
+    if kernel_size[0] > _FEW or recorded:
         return max_pool1d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode)[0]
     step, last = (stride or kernel_size)[0], (count - 1) * (stride or kernel_size)[0] + 1
     reach = last + (kernel_size[0] - 1) * dilation[0]

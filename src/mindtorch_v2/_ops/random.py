@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._core import random as _random
+from .._core.device import contiguous_format
 from .._core.dtype import (
     BOOL,
     COMPLEX,
@@ -493,7 +494,7 @@ op("bernoulli(Tensor self, *, Generator? generator=None) -> Tensor",
 @composite("bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor", out=Out(refused=True),
     aten=LEAF, sharded="whole", refuses_coo=NO_FORMAT)
 def _bernoulli_p(self: Tensor, p: float, generator: Any) -> Tensor:
-    return self.clone().bernoulli_(p, generator=generator)
+    return self.clone(memory_format=contiguous_format).bernoulli_(p, generator=generator)
 
 
 # samples of distributions given by tensors ---------------------------------------------------------------------------

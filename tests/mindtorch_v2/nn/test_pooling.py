@@ -241,3 +241,10 @@ def test_a_resized_out_takes_over_channels_that_lie_last(device):
         out = torch.empty(0, device=device)
         call(out)
         assert out.stride() == strides
+
+
+def test_maxima_of_rows_lie_in_order_where_nothing_is_recorded() -> None:
+    turned = torch.arange(36.0).reshape(2, 6, 3).transpose(1, 2)
+    for size in (1, 2, 5):
+        assert torch.max_pool1d(turned, size).is_contiguous()
+    assert torch.max_pool1d(turned.requires_grad_(), 2).stride() == (9, 1, 3)
