@@ -454,3 +454,12 @@ def test_a_number_of_a_tensor_that_requires_grad_warns() -> None:
             assert float(torch.ones((), requires_grad=True)) == 1.0
     finally:
         torch.set_warn_always(False)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "int64", "uint8", "bool", "complex64", "float16"])
+def test_arrays_out_of_a_pickle_are_as_others(kind: str) -> None:
+    array = pickle.loads(pickle.dumps(np.arange(6).reshape(2, 3).astype(kind)))
+    for made in (torch.from_numpy(array), torch.as_tensor(array), torch.asarray(array), torch.from_numpy(array.T).t()):
+        assert made.data_ptr() == array.ctypes.data and made.dtype is getattr(torch, kind)
+        assert made.tolist() == array.tolist() and made[1].tolist() == array[1].tolist()
+        assert made[1, 2].item() == array[1, 2] and repr(made) == repr(torch.tensor(array))

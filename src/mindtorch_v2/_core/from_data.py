@@ -266,7 +266,8 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
                   "protect its data or make it writable before converting it to a tensor. This type of warning will "
                   "be suppressed for the rest of this program.", 2)
         ndarray = writable(ndarray)
-    return on_borrowed(ndarray.view(np.ndarray))
+    kind = OF_ARRAY[ndarray.dtype].np  # arrays out of pickles have types of their own, which are equal only
+    return on_borrowed(ndarray.view(kind, np.ndarray))
 
 
 def on_borrowed(array: np.ndarray) -> Tensor:
