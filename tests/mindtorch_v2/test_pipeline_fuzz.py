@@ -23,7 +23,9 @@ from tests.mindtorch_v2.interpreted_kernels import Interpreted
 import mindtorch_v2 as torch
 from mindtorch_v2._pipeline import resizing
 from mindtorch_v2._pipeline import run as running
+from mindtorch_v2._pipeline import trace as tracing
 from mindtorch_v2._pipeline.resizing import resized
+from mindtorch_v2._pipeline.shortcuts import Shortcut
 
 UNARY: dict[str, Callable] = {
     "exp": lambda a: (a * 0.1).exp(), "tanh": lambda a: a.tanh(), "neg": lambda a: -a, "abs": lambda a: a.abs(),
@@ -211,6 +213,15 @@ def in_a_pipeline(statements: list[tuple], seed: int) -> tuple[list, list, list[
         return run(statements, seed)
 
 
+def recorded_often(statements: list[tuple], seed: int) -> tuple[list, list, list[str]]:
+    """What a program gives that was recorded before, wholly and to its middle, with results that nobody held."""
+    for end in (None, len(statements) // 2, None):
+        with torch.pipeline():
+            run(statements[:end], seed)
+    with torch.pipeline():
+        return run(statements, seed)
+
+
 def after_other_sizes(statements: list[tuple], seed: int) -> tuple[list, list, list[str]]:
     """What a program gives after it was recorded with tensors of other sizes, whose plan may serve these."""
     for sizes in OTHER_SIZES[seed % 3], {}:
@@ -307,6 +318,22 @@ def test_programs_of_rows(interpreted: None) -> None:
     assert Interpreted.rows > before + 100
 
 
+@pytest.mark.parametrize("draws", [False, True, "rows"])
+def test_programs_that_are_recorded_often(
+    interpreted: None, monkeypatch: pytest.MonkeyPatch, draws: bool | str
+) -> None:
+    """Public functions know how to record their operators, and composites what they recorded the last time."""
+    monkeypatch.setattr(tracing, "_OFTEN", 1)
+    taken: list[Any] = []
+    take = Shortcut.take
+    monkeypatch.setattr(Shortcut, "take", lambda *args: taken.append(args) or take(*args))
+    found = {
+        told(seed, draws): wrong for seed in range(3000, 3080) if (wrong := differences(seed, recorded_often, draws))
+    }
+    assert not found
+    assert len(taken) > 5
+
+
 @pytest.mark.parametrize("draws", [False, "rows"])
 def test_programs_after_other_sizes(interpreted: None, monkeypatch: pytest.MonkeyPatch, draws: bool | str) -> None:
     """A plan that serves other sizes does what one made from nothing does."""
@@ -327,16 +354,19 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--under-compile", action="store_true", help="torch.compile in the place of torch.pipeline")
     parser.add_argument("--sizes", action="store_true", help="after the same programs with tensors of other sizes")
+    parser.add_argument("--often", action="store_true", help="after the same programs, with functions that record")
     parser.add_argument("--draws", action="store_true", help="programs that take random numbers")
     parser.add_argument("--rows", dest="draws", action="store_const", const="rows", help="programs of whole rows")
     given = parser.parse_args()
     DEVICE[0] = given.device
+    tracing._OFTEN = 1 if given.often else tracing._OFTEN
     if not given.compiled:
         running.code_of = Interpreted
     wrong = 0
     for seed in range(given.seed, given.seed + given.count):
         try:
             way = after_other_sizes if given.sizes else compiled if given.under_compile else in_a_pipeline
+            way = recorded_often if given.often else way
             found = differences(seed, way, given.draws)
         except Exception as error:
             found = [f"{type(error).__name__}: {error}"]

@@ -70,7 +70,7 @@ class Operator:
         self.tags: list[Any] = []  # what torch.library was told of it
         self.plans: Any = None  # of calls on the CPU (_ops/_declare/plans.py)
         self.finder: Callable | None = None  # gives the plan of a call that the CPU's kernel alone sees, or None
-        self.recorder: Any = None  # lines that callers begin with in a pipeline, and their names (_pipeline/record.py)
+        self.recorder: Any = None  # lines that callers begin with in a pipeline, and their names (_pipeline/ahead.py)
         self.rebuilds: list[Callable[[], Any]] = []  # make the public functions anew that were called
         # The same as several operators, where it is several in ATen and somebody looks on (_ops/_declare/aten.py).
         self.aten_form: Callable | None = None

@@ -1,17 +1,15 @@
 """Recording: the kernels that write calls down in the place of computing them, and the block in which they do."""
 
-import re
 import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._autograd.views import WAKING, wake
 from .._core.deferred import Deferred
 from .._core.device_objects import OutOfMemoryError
 from .._core.planning import plans
-from .._core.tensor import Tensor, flush_pending, tracked_view
-from .._dispatch.callers import call_bound, compile_function
+from .._core.tensor import Tensor, flush_pending
+from .._dispatch.callers import compile_function
 from .._dispatch.keys import (
     BACKEND_MASK,
     CPU_MASK,
@@ -19,9 +17,6 @@ from .._dispatch.keys import (
     META_MASK,
     NPU_MASK,
     PIPELINE_MASK,
-    PIPELINE_MASKS,
-    UNRECORDED_PIPELINE_MASKS,
-    VIEW_MASK,
     changed_modes,
     modes,
 )
@@ -29,12 +24,16 @@ from .._dispatch.registry import Operator
 from .._dispatch.schema import MISSING, NUMBERS, Argument
 from .._ops._declare.batch import draws
 from .._ops._declare.families import result_of
-from .._ops._declare.plans import _signed_zero, key_part
+from .._ops._declare.plans import key_part, signed_zero
 from .._ops._declare.rules import shares_storage
+from .ahead import Recorder, indented, is_default, lines_ahead
 from .cache import plan_of
+from .current import own_trace, state
 from .plan import Plan
-from .recipes import CUT, REAL, Recipe, guard_of, recipe_for, twins_of
-from .trace import ABSENT, NOTED, Known, Node, Place, Slots, Trace, layout_of, nothing, place_of_caller, told
+from .recipes import CUT, REAL, Recipe, guard_of, recipe_for
+from .record_views import view_kernel
+from .shortcuts import shortcut_kernel
+from .trace import ABSENT, FRESH, NOTED, Known, Node, Place, Trace, nothing, place_of_caller, told
 
 _new = object.__new__
 _DEVICES = (CPU_MASK, CUDA_MASK, NPU_MASK, META_MASK)  # those whose calls are recorded
@@ -47,18 +46,6 @@ _LONGEST = 4096  # calls after which a trace is run, so that memory is not kept 
 # the block -----------------------------------------------------------------------------------------------------------
 
 
-class _State:
-    """The trace of the one thread that records; None while several do, or none does."""
-
-    __slots__ = ("lock", "threads", "trace")
-
-    def __init__(self) -> None:
-        self.trace: Any = None
-        self.threads: set[int] = set()
-        self.lock = threading.Lock()
-
-
-_state = _State()
 _spare: list[Trace] = []  # of blocks that were left, with all that they know
 
 
@@ -68,11 +55,6 @@ def _spare_trace() -> Trace:
         return _spare.pop()
     except IndexError:
         return Trace()
-
-
-def _own_trace() -> Any:
-    """The trace of this thread."""
-    return modes.__dict__["pipeline"].trace
 
 
 class Pipeline:
@@ -88,8 +70,8 @@ class Pipeline:
         flush_current()  # an outer pipeline's tensors are not ours to compute
         self._previous = (modes.__dict__.get("pipeline"), modes.include)
         modes.__dict__["pipeline"] = self
-        with _state.lock:
-            _state.threads.add(threading.get_ident())
+        with state.lock:
+            state.threads.add(threading.get_ident())
         self.trace = Trace() if self.lines else _spare_trace()
         self.trace.flush, self.trace.quick = self.flush, None if self.lines else True
         self._announce()
@@ -103,19 +85,19 @@ class Pipeline:
             self.flush()
         finally:
             modes.__dict__["pipeline"] = outer
-            trace, self.trace, _state.trace = self.trace, None, None
+            trace, self.trace, state.trace = self.trace, None, None
             trace.flush = nothing  # which led back here
             if trace.quick:
                 _spare.append(trace)
             if outer is None:
-                with _state.lock:
-                    _state.threads.discard(threading.get_ident())
+                with state.lock:
+                    state.threads.discard(threading.get_ident())
 
     def _announce(self) -> None:
         """Makes the trace the one that is recorded in, if no other thread records."""
-        with _state.lock:
-            alone = _state.threads == {threading.get_ident()} and modes.__dict__.get("pipeline") is self
-            _state.trace = self.trace if alone else None
+        with state.lock:
+            alone = state.threads == {threading.get_ident()} and modes.__dict__.get("pipeline") is self
+            state.trace = self.trace if alone else None
 
     def __len__(self) -> int:
         return 0 if self.trace is None else self.trace.node.count - len(self.trace.inputs)
@@ -232,7 +214,7 @@ for _item in {name}:
 _layout_{at} = tuple(_layouts)
 """
 _QUICK = """
-_node = _trace.node.likely
+_node = _trace.node.likely{adopted}
 if _node.kernel is _recipes{defaults}:
     try: _same = {as_before}
     except AttributeError: _same = False  # a number, where a tensor was
@@ -248,14 +230,12 @@ _made = _new(Tensor)
 _made._array = _array = _node.array
 _array.holder = _ref(_made){device}
 """
-# What a public function begins with once its operator is recorded often: the call is known before it is dispatched.
-# Tensors that nothing is derived for are those of the last recording, if nobody held them (Lent in trace.py). (Not in
-# backward passes, which look who holds their tensors.)
-_AHEAD = """
-if (_masks is _RECORDED or _masks is _UNDERIVED) and keys == CPU:
-    _trace = _state.trace
-    if _trace is not None:
-        {quick}
+# What a public function begins with: tensors that nothing is derived for are those of the last recording, if nobody
+# held them (Lent in trace.py). (Not in backward passes, which look who holds their tensors.)
+_KNOWN = """
+_trace = _state.trace
+if _trace is not None:
+    {quick}
 """
 _LENT = """
 if _masks is _RECORDED:
@@ -289,17 +269,19 @@ def kernel_of(operator: Operator, below: Callable, mask: int) -> Callable:
     """What takes the place of an operator's kernel in a pipeline; `below` is that kernel."""
     backend = mask & BACKEND_MASK
     schema, declaration = operator.schema, operator.declaration
-    if getattr(below, "composed", False) or operator.is_composite:
-        return below  # its parts are recorded
+    if getattr(below, "composed", False) or operator.is_composite:  # its parts are recorded
+        is_plain = operator.is_composite and mask == CPU_MASK | PIPELINE_MASK
+        return shortcut_kernel(operator, getattr(below, "without_plans", below)) if is_plain else below
     tensors = [a for a in schema.arguments if a.is_tensor]
     if declaration is None or backend not in _DEVICES or not tensors:
         return _cutting(below, draws(operator))
     if declaration.family.is_view:
-        return _view_kernel(operator, below)
+        return view_kernel(operator, below, _cutting(below), mask)
     scope: dict[str, Any] = {
-        "_state": _state, "_own_trace": _own_trace, "Deferred": Deferred, "Tensor": Tensor, "_new": _new,
-        "_ref": weakref.ref, "NUMBERS": NUMBERS, "REAL": REAL, "_zero": _signed_zero, "LONGEST": _LONGEST,
-        "NONE": ABSENT.array, "NOTED": NOTED, "_place": place_of_caller, "__opname__": f"{operator.name} recorded",
+        "_state": state, "_own_trace": own_trace, "Deferred": Deferred, "Tensor": Tensor, "_new": _new,
+        "_ref": weakref.ref, "NUMBERS": NUMBERS, "REAL": REAL, "_zero": signed_zero, "LONGEST": _LONGEST,
+        "NONE": ABSENT.array, "NOTED": NOTED, "FRESH": FRESH, "_place": place_of_caller,
+        "__opname__": f"{operator.name} recorded",
     }  # fmt: skip
     recipes = Known()
     plans.append(recipes)
@@ -312,32 +294,7 @@ def kernel_of(operator: Operator, below: Callable, mask: int) -> Callable:
     source, ahead = _source(operator, backend)
     if ahead and mask == CPU_MASK | PIPELINE_MASK:
         recipes.recorder = Recorder(operator, ahead, scope)
-        if operator.recorder is not None:
-            recipes.recorder.install()  # in the place of another, made before kernels changed
     return compile_function(schema.base_name, source, scope)
-
-
-class Recorder:
-    """Lines for an operator's public functions, and what they name."""
-
-    def __init__(self, operator: Operator, ahead: str, scope: dict[str, Any]) -> None:
-        self._operator, self._ahead = operator, ahead
-        own = {"_RECORDED": PIPELINE_MASKS, "_UNDERIVED": UNRECORDED_PIPELINE_MASKS, "CPU": CPU_MASK}
-        self.scope = own | {name: value for name, value in scope.items() if not name.startswith("__")}
-
-    def lines(self, constants: Sequence[str]) -> list[str]:
-        """Those of a function that leaves some arguments out, which have their defaults then."""
-        text = self._ahead.strip()
-        for name in constants:
-            text = text.replace(_is_default(name), "")
-        named = [name for name in constants if re.search(rf"\b{name}\b", text)]
-        return [*(f"{name} = __default_{name}__" for name in named), *text.splitlines()]
-
-    def install(self) -> None:
-        """Makes the operator's public functions anew."""
-        self._operator.recorder = self
-        for rebuild in self._operator.rebuilds:
-            rebuild()
 
 
 def _first_tensor(*values: Any) -> Any:
@@ -403,7 +360,7 @@ def _source(operator: Operator, backend: int) -> tuple[str, str]:
                       f"    _free.append({name})", f"else: _key_{at} = {number}"]  # fmt: skip
             keys.append(f"_key_{at}")
             plain.append(f"{name} is _default_{name}")
-            defaults.append(_is_default(name))
+            defaults.append(is_default(name))
         else:
             keys.append(key_part(a))
             rest.append(key_part(a))
@@ -424,11 +381,14 @@ def _source(operator: Operator, backend: int) -> tuple[str, str]:
             result = f"return {first}"
         elif ending == "several":
             result = f"return _several(_node.made, ({names},))"
+        compared = [a.name for a in schema.arguments if a.is_tensor]
         parts = {"as_before": " and ".join(as_before), "defaults": "".join(defaults), "numbers": "".join(numbers)}
-        quick += _QUICK.format(unless=unless, result=_indented(result, 8), **parts)
+        fresh = f"\nif _node.kernel is FRESH: _node = _trace.adopted({', '.join(compared)})"
+        quick += _QUICK.format(unless=unless, result=indented(result, 8), adopted=fresh, **parts)
         ready = f"{_LENT.strip()}\n{result}" if ending == "one" else result
-        caller = _QUICK.format(unless=unless, result=_indented(ready, 8), **parts).strip()
-        ahead = _AHEAD.format(quick=_indented(caller, 8))
+        caller = _QUICK.format(unless=unless, result=indented(ready, 8), adopted="", **parts).strip()
+        shown = [] if ending == "written" else schema.arguments
+        ahead = lines_ahead(_KNOWN.format(quick=indented(caller, 4)), shown)
         learn = f"_trace.learn(_node, _recipes, ({''.join(f'{g}, ' for g in given)}), ({others}))"
         if plain:
             learn = f"\n    if {' and '.join(f'({test})' for test in plain)}: {learn}"
@@ -438,20 +398,10 @@ def _source(operator: Operator, backend: int) -> tuple[str, str]:
         other = _OTHER.format(names=names, flat=operands, ending=ending, learn=learn).strip()
         learn = "pass"
     end = _END.format(
-        names=names, key=", ".join(keys) + ",", flat=operands, other=_indented(other, 4), learn=learn, made=made
+        names=names, key=", ".join(keys) + ",", flat=operands, other=indented(other, 4), learn=learn, made=made
     )
     body = "\n".join("    " + line for line in (*quick.strip().splitlines(), *lines, *end.strip().splitlines()))
     return f"def {schema.base_name}({names}):\n{body}\n", ahead
-
-
-def _is_default(name: str) -> str:
-    """What a call that is known has to be, too, where an argument that a run is given has its default."""
-    return f" and {name} is _default_{name}"
-
-
-def _indented(text: str, by: int) -> str:
-    """Lines of which all but the first are indented."""
-    return text.replace("\n", "\n" + " " * by)
 
 
 def _ending(schema: Any) -> str:
@@ -534,7 +484,7 @@ def _cutting(below: Callable, draws: bool = False) -> Callable:
 
     def kernel(*args: Any) -> Any:
         tensors = [t for a in args for t in (a if a.__class__ in (tuple, list) else (a,)) if isinstance(t, Tensor)]
-        if tensors or draws and _own_trace().draws:
+        if tensors or draws and own_trace().draws:
             flush_current()  # what makes elements of nothing needs none of what was recorded, but for draws before it
             for tensor in tensors:
                 if tensor._array.__class__ is Deferred:
@@ -600,72 +550,6 @@ def _result(place: Place, like: Any) -> Tensor:
     if like._keys & BACKEND_MASK != CPU_MASK:
         made._keys, made._device = like._keys & BACKEND_MASK, place.layout.device
     return made
-
-
-def _view_kernel(operator: Operator, below: Callable) -> Callable:
-    """Views of arrays that are there are made at once; views of others are geometry."""
-    family = operator.declaration.family
-    cut = _cutting(below)
-    known = Known()
-    plans.append(known)
-
-    compares = not any(a.is_tensor for a in operator.schema.arguments[1:])
-
-    def kernel(source: Any, *args: Any) -> Any:
-        array = source._array
-        if array.__class__ is not Deferred:
-            return below(source, *args)
-        trace = _state.trace or _own_trace()
-        node = trace.node.likely
-        if (node.kernel is known and array is node.a0.array and args == node.rest
-                and not (source._keys & VIEW_MASK and source._base._keys & WAKING)):  # fmt: skip
-            trace.node = node
-            trace.shared.add(node.root)
-            return shown_by(node, source, args, node.recipe.offset, None)
-        if array.trace is not trace or any(isinstance(a, Tensor) for a in args):
-            return cut(source, *args)
-        if source._keys & VIEW_MASK and wake(source):
-            return call_bound(operator, (source, *args))
-        key = (array.layout, array.offset, args)
-        made = known.get(key)
-        if made is None:
-            try:
-                twin = twins_of((source,), {})[0]
-                twin._offset = source._offset
-                shown = family.geometry(twin, *args)
-            except Exception:
-                return cut(source, *args)
-            made = known[key] = [_view_recipe(operator, array, args, g) for g in (shown if family.several else [shown])]
-        if any(recipe is CUT for recipe, _ in made):
-            return cut(source, *args)
-        trace.shared.add(array.memory)
-        views = []
-        for nr, (recipe, offset) in enumerate(made):
-            node = trace.step(recipe, (array.number,), array.memory, array.offset + offset)
-            views.append(shown_by(node, source, args, offset, nr if family.several else None))
-        if compares and not family.several and node.kernel is None:
-            trace.learn(node, known, (array.number,), args)
-        return tuple(views) if family.several else views[0]
-
-    def shown_by(node: Place, source: Any, args: tuple, offset: int, nr: int | None) -> Tensor:
-        view = tracked_view(source, node.array, source._offset + offset, operator, args, nr)
-        node.array.holder = weakref.ref(view)
-        return view
-
-    return kernel
-
-
-def _view_recipe(operator: Operator, array: Deferred, args: tuple, geometry: tuple) -> tuple[Any, int]:
-    """What a view is recorded as, and where it begins in its source, in bytes."""
-    shape, strides, offset, *kind = geometry
-    layout = layout_of(tuple(shape), tuple(strides), kind[0] if kind else array.dtype, array.layout.device)
-    if not layout.size:
-        return CUT, 0
-    recipe = Recipe(operator, "view", (), (layout,))
-    recipe.template = (Slots(), *args)
-    recipe.fails = False
-    recipe.offset = offset
-    return recipe, offset
 
 
 flush_pending[0] = flush_current

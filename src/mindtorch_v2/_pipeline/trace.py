@@ -114,13 +114,14 @@ class Node(Place):
     place; `made` are those of all.
     """
 
-    __slots__ = ("a0", "a1", "a2", "a3", "after", "count", "free", "kernel", "known", "lends", "likely", "made",
-                 "operands", "parent", "plans", "recipe", "rest")  # fmt: skip
+    __slots__ = ("a0", "a1", "a2", "a3", "after", "count", "free", "frequent", "kernel", "known", "lends", "likely",
+                 "made", "operands", "parent", "plans", "recipe", "rest", "shortcut", "views")  # fmt: skip
 
     likely: "Node"
     a0: Place
     rest: tuple
     free: int
+    views: list["Node"]  # of a call that gives views and is known again: all of them
 
     def __init__(self, parent: "Node | None", recipe: Any, operands: tuple, count: int) -> None:
         self.parent, self.recipe, self.operands, self.count = parent, recipe, operands, count
@@ -129,8 +130,10 @@ class Node(Place):
         self.made: tuple[Place | None, ...] = ()
         self.known: tuple[list[Node], list[Place]] | None = None
         self.kernel: Any = None
+        self.frequent = False  # whether public functions know how to record what a recording up to here is made of
         self.array = self.tensor = None
         self.lends = True
+        self.shortcut: Any = None  # what a composite recorded after this (shortcuts.py)
         self.likely = NOTHING
 
     def path(self) -> tuple[list["Node"], list[Place]]:
@@ -156,8 +159,9 @@ for _kind, _place in NUMBER_PLACES.items():
     _place.array = _kind
 
 NOTED = 16
+FRESH: Any = object()  # the kernel of a node that is an array from outside
 _MOST_NODES = 1 << 14
-_OFTEN = 64  # calls of an operator at different places, after which its public functions know how to record it
+_OFTEN = 256  # recorded calls of an operator, after which its public functions know how to record it
 _traces: "weakref.WeakSet[Trace]" = weakref.WeakSet()
 
 
@@ -199,7 +203,7 @@ class Trace:
     def forget(self) -> None:
         """Begins anew, in the midst of a recording too: what recipes rest on has changed."""
         self.nodes = _MOST_NODES + 1
-        self.node.after, self.node.likely = {}, NOTHING
+        self.node.after, self.node.likely, self.node.shortcut = {}, NOTHING, None
 
     # recording -------------------------------------------------------------------------------------------------------
 
@@ -222,13 +226,21 @@ class Trace:
                 node = parent.after.get(layout)
             if node is None:
                 node = parent.after[layout] = Node(parent, None, (), parent.count + 1)
-                node.number, node.layout, node.made = parent.count, layout, (node,)
+                node.number, node.layout, node.made, node.kernel = parent.count, layout, (node,), FRESH
                 self.nodes += 1
             parent.likely = self.node = node
             node.array = array
             found = self.known[id(array)] = node.number, layout
             self.inputs[node.number] = array
         return found
+
+    def adopted(self, *operands: Any) -> Node:
+        """What is likely to follow once those operands that are arrays from outside, and new, were noted."""
+        for operand in operands:
+            array = getattr(operand, "_array", None)
+            if array is not None and array.__class__ is not Deferred and id(array) not in self.known:
+                self.input(operand)
+        return self.node.likely
 
     def step(self, recipe: Any, operands: tuple, root: int | None = None, offset: int = 0) -> Node:
         """The node of a call after what was recorded; a view begins `offset` bytes into value `root`."""
@@ -253,17 +265,14 @@ class Trace:
     def learn(self, node: Node, kernel: "Known", given: Sequence[Any], rest: tuple) -> None:
         """Notes how a call like this one is known: `given` has values by number, and classes of Python's numbers."""
         node.kernel, node.rest = kernel, rest
-        kernel.learned += 1
-        if kernel.learned == _OFTEN and kernel.recorder is not None:
-            kernel.recorder.install()
         node.free = sum([1 << at for at, value in enumerate(given) if value.__class__ is type])
         node.free |= NOTED if node.recipe.fails else 0
-        places = self._places_up_to(node)
+        places = self.places_up_to(node)
         for name, value in zip(("a0", "a1", "a2", "a3"), given):
             place = ABSENT if value is None else NUMBER_PLACES.get(value) or places[value]
             setattr(node, name, place)
 
-    def _places_up_to(self, node: Node) -> list[Place]:
+    def places_up_to(self, node: Node) -> list[Place]:
         """The places of all values up to a node, of which those up to an earlier one may be known."""
         nodes, before = [], node
         while before is not self._last and before.parent is not None:
@@ -303,6 +312,8 @@ class Trace:
     def find_outputs(self) -> tuple[int, ...]:
         """Notes the values that somebody holds now."""
         nodes, places = self.node.path()
+        if not self.node.frequent:
+            self.node.frequent = _count_calls(nodes)
         lent = self.live.lent
         if lent is None or lent.node is not self.node:
             lent = self.live.lent = Lent(self.node, nodes)
@@ -424,10 +435,25 @@ def nothing() -> None:
 
 
 class Known(dict):
-    """What an operator's calls are recorded as, by layouts; `recorder` is installed when it is looked at often."""
+    """What an operator's calls are recorded as, by layouts; `recorder` is installed when there are many `calls`."""
 
-    learned = 0
+    calls = 0
     recorder: Any = None
+
+
+def _count_calls(nodes: Sequence[Node]) -> bool:
+    """Counts the calls of each operator in a recording; whether there is no need to count them again."""
+    waiting = False
+    for node in nodes:
+        kernel = node.kernel
+        if kernel is None or kernel is FRESH or kernel.recorder is None or kernel.recorder.is_installed:
+            continue
+        kernel.calls += 1
+        if kernel.calls >= _OFTEN:
+            kernel.recorder.install()
+        else:
+            waiting = True
+    return not waiting
 
 
 def nobody() -> None:

@@ -8,7 +8,10 @@ import pytest
 
 import mindtorch_v2 as torch
 from mindtorch_v2._dispatch.pipeline import pipeline_context
+from mindtorch_v2._ops._declare.plans import rests_on_layouts
+from mindtorch_v2._pipeline.recipes import twins_of
 from mindtorch_v2._pipeline.run import code_of
+from mindtorch_v2._pipeline.shortcuts import Shortcut
 from mindtorch_v2._pipeline.trace import Trace
 
 
@@ -525,14 +528,14 @@ def test_writes_through_two_tensors_on_one_memory() -> None:
 
 
 def test_calls_that_are_as_the_last_time_are_known_without_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also those that write, views, and calls with several results."""
+    """Also those that read arrays for the first time, that write, views, and calls with several results."""
     searched = []
     step = Trace.step
     monkeypatch.setattr(Trace, "step", lambda self, recipe, *args: searched.append(recipe) or step(self, recipe, *args))
     bias = torch.arange(4.0)
 
     def program(x: torch.Tensor) -> list[torch.Tensor]:
-        y = x + bias  # the only one after something new
+        y = x + bias
         y.add_(x).mul_(0.5)
         x.sub_(y)
         shown = y.t()
@@ -548,7 +551,64 @@ def test_calls_that_are_as_the_last_time_are_known_without_a_search(monkeypatch:
             made = program(x)
         assert [t.tolist() for t in made] == wanted
         assert [x._version, made[1]._version, made[2]._version] == [1, 3, 3]
-    assert len(searched) == 1
+    assert not searched
+
+
+def test_composites_that_are_as_the_last_time_are_known_without_their_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results that are new, views of an argument, of something new, and several views."""
+    recorded = []
+    learn = Trace.learn
+    monkeypatch.setattr(Trace, "learn", lambda self, *args: recorded.append(args) or learn(self, *args))
+    taken: list[Shortcut] = []
+    take = Shortcut.take
+    monkeypatch.setattr(Shortcut, "take", lambda self, *args: taken.append(self) or take(self, *args))
+    weight, bias = torch.arange(4.0), torch.ones(4)
+
+    def program(x: torch.Tensor, eps: float) -> list[torch.Tensor]:
+        y = torch.nn.functional.layer_norm(x * 2, (4,), weight, bias, eps)
+        flat = y.flatten()
+        turned = y.t().reshape(-1)
+        left, right = y.chunk(2, 1)
+        left.add_(1)
+        return [y, flat, turned, left, right]
+
+    for eps, count in ((1e-5, None), (1e-5, None), (1e-5, 4), (0.5, 0), (0.5, 4)):
+        wanted = program(torch.arange(12.0).view(3, 4), eps)
+        taken.clear(), recorded.clear()
+        with torch.pipeline():
+            made = program(torch.arange(12.0).view(3, 4), eps)
+        assert [t.tolist() for t in made] == [t.tolist() for t in wanted]
+        assert [t._version for t in made] == [t._version for t in wanted]
+        assert [t._base is made[0] for t in made] == [t._base is wanted[0] for t in wanted]
+        assert [t.storage_offset() for t in made] == [t.storage_offset() for t in wanted]
+        if count is not None:
+            assert len(taken) == count and (not recorded) is (count > 0)
+
+
+@pytest.mark.parametrize(("function", "known"), [
+    (lambda x: (x * 2).view(-1).sum(), True),
+    (lambda x: x * 2 if x.shape[0] > 1 else x, True),
+    (lambda x: x * 2 if x.sum() > 0 else x, False),
+    (lambda x: x * x.max().item(), False),
+    (torch.rand_like, False),
+    (lambda x: x.add_(1), False),
+])  # fmt: skip
+def test_what_looks_at_more_than_layouts_is_no_composite_to_remember(function: Any, known: bool) -> None:
+    x = torch.ones(2, 3)
+    assert rests_on_layouts(function, twins_of((x,), {})) is known
+    assert x.tolist() == [[1.0] * 3] * 2 and x._version == 0
+
+
+def test_an_error_in_a_known_composite_names_the_line() -> None:
+    x = torch.ones(2, 3)
+    for target in ([0, 1], [0, 1], [0, 1], [0, 5]):
+        try:
+            with torch.pipeline():
+                made = torch.nn.functional.nll_loss(x * 2, torch.tensor(target))
+        except IndexError as error:
+            assert target == [0, 5] and "test_pipeline.py:" in str(error)
+        else:
+            assert target == [0, 1] and made.item() == -2
 
 
 def test_a_known_write_looks_again_at_what_lies_where() -> None:

@@ -58,7 +58,7 @@ _WAKING = REQUIRES_GRAD | DUAL_MASK
 # looking a call up ---------------------------------------------------------------------------------------------------
 
 
-def _signed_zero(value: Any) -> Any:
+def signed_zero(value: Any) -> Any:
     """What stands in a key for a value that is false: 0.0 and -0.0 are equal, but not the same."""
     return math.copysign(5e-324, value) if value.__class__ is float else value
 
@@ -199,7 +199,7 @@ class Planned:
         schema = self.operator.schema
         scope = {
             **self.scope,
-            **{"_find": self.plans.get, "_seen": self.seen, "_plan_for": self._plan_for, "_zero": _signed_zero},
+            **{"_find": self.plans.get, "_seen": self.seen, "_plan_for": self._plan_for, "_zero": signed_zero},
             **{"_unusual": unusual, "_modes": modes, "_MASKS": _PLAIN_MASKS, "_is_plain": _is_plain},
             **{"NUMBERS": NUMBERS, "_found": None, "_learn": None},
             **names,
@@ -444,12 +444,15 @@ class Recorder:
             raise Unplannable
         with changed_modes(include=0):
             made = operator.lookup(DESCRIBED_MASK)(*[META if value is CPU else value for value in twins])
-            computed = operator.lookup(HOST_MASK)(*_mapped(self._value, slots))
+            computed = self._computed(operator, slots, made)
         for tensor, known in zip(_each(made), _each(computed), strict=True):
             if isinstance(tensor, Tensor) and id(tensor) not in self.numbers:
                 self.computed[self._numbered(_as_twin(tensor))] = known
         self.steps.append(Step(operator, twins, made, slots, _mapped(self.slot, made)))
         return made
+
+    def _computed(self, operator: Operator, slots: tuple, made: Any) -> Any:
+        return operator.lookup(HOST_MASK)(*_mapped(self._value, slots))
 
     def outcome(self, tensor: Any) -> bool:
         """The truth of a tensor, on which the plan rests from now on."""
@@ -463,6 +466,34 @@ class Recorder:
 
     def _root(self, tensor: Any) -> Slot | None:
         return self.numbers.get(id(tensor if tensor._base is None else tensor._base))
+
+
+class _LayoutRecorder(Recorder):
+    """As above, without elements: nothing is computed, and no outcome is known."""
+
+    def _computed(self, operator: Operator, slots: tuple, made: Any) -> Any:
+        return made
+
+    def outcome(self, tensor: Any) -> bool:
+        raise Unplannable
+
+
+def rests_on_layouts(function: Callable, twins: Sequence[Any]) -> bool:
+    """Whether the operators that a composite calls follow from the layouts of these twins, and from what else is given.
+
+    Not so if it looks at elements, draws, warns, or writes what it was given.
+    """
+    if "plan_recorder" in modes.__dict__:
+        return False
+    modes.__dict__["plan_recorder"] = _LayoutRecorder(tuple(twins), tuple(twins))
+    try:
+        with changed_modes(include=PLAN_MASK, grad_enabled=False):
+            tried(function, *twins)
+    except Unplannable:
+        return False
+    finally:
+        del modes.__dict__["plan_recorder"]
+    return True
 
 
 def _recording_kernel(operator: Operator) -> Callable:
