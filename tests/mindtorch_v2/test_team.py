@@ -15,6 +15,7 @@ import mindtorch_v2 as torch
 from mindtorch_v2 import nn
 from mindtorch_v2._backends.cpu import blocks, convolution, matrices, team, xp
 from mindtorch_v2._backends.cpu.kernels import attention, rnn
+from mindtorch_v2._backends.cpu.openblas import plus_row
 from mindtorch_v2._core import threads
 from mindtorch_v2._core.geometry import Steps
 
@@ -25,7 +26,7 @@ RANDOM = np.random.default_rng(1)
 @pytest.fixture(params=[1, 2, 3])
 def number(request, monkeypatch):
     """How many threads there are; everything is worth sharing."""
-    for module in (team, matrices, attention, rnn):
+    for module in (team, matrices, attention, convolution, rnn):
         monkeypatch.setattr(module, "is_used", lambda: True)
     monkeypatch.setattr(team, "SHARE", 1)
     monkeypatch.setattr(matrices, "SHARE", 1)
@@ -154,6 +155,28 @@ def test_many_threads_are_openblas_s_own_unless_those_from_here_work(number, mon
     assert number == 1 or counts[1:] == [1, 1]
 
 
+@pytest.mark.parametrize("many", [1, 4])  # from how many threads on OpenBLAS's own ones multiply
+@pytest.mark.parametrize("kind", ["f4", "f8"])
+def test_linear_layers(number, monkeypatch, many, kind):
+    monkeypatch.setattr(team, "_MANY", many)
+    monkeypatch.setattr(matrices, "_product", matrices._Later())
+    monkeypatch.setattr(matrices._Later, "wanted", lambda self, elements: None)
+    for rows, inner, columns in ((300, 90, 130), (130, 90, 300), (40, 200, 300)):
+        x, weight, bias = (numbers(*shape).astype(kind) for shape in ((rows, inner), (columns, inner), (2 * columns,)))
+        for row in (bias[:columns], bias[::2]):
+            expected = x @ weight.T + row
+            np.testing.assert_allclose(matrices.linear(x, weight, row), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["f4", "f8", "i4"])
+@pytest.mark.parametrize("shape", [(3, 5), (300, 200), (0, 7)])
+def test_a_row_is_added_to_all_rows_in_place(kind, shape):
+    matrix, row = ((100 * numbers(*sizes)).astype(kind) for sizes in (shape, shape[1:]))
+    expected = matrix + row
+    assert plus_row(matrix, row) is matrix
+    np.testing.assert_array_equal(matrix, expected)
+
+
 def test_four_times_the_work_is_for_twice_the_threads(monkeypatch):
     monkeypatch.setattr(team, "is_used", lambda: True)
     monkeypatch.setattr(team, "get_num_threads", lambda: 16)
@@ -177,7 +200,7 @@ def test_products_that_are_not_for_it(number):
 @pytest.mark.parametrize("steps", [Steps((1, 1), (1, 1), (1, 1), 1), Steps((2, 2), (1, 0), (1, 1), 2),
                                    Steps((1, 2), (2, 2), (2, 1), 1)])
 @pytest.mark.parametrize("batch", [1, 5])
-def test_convolutions(number, steps, batch):
+def test_convolutions(number, steps, batch, monkeypatch):
     x, weight, bias = numbers(batch, 4, 20, 20), numbers(6, 4 // steps.groups, 3, 3), numbers(6)
     size = [(20 + 2 * p - d * 2 - 1) // s + 1 for s, p, d in zip(*steps[:3], strict=True)]
     grad = numbers(batch, 6, *size)
@@ -189,6 +212,7 @@ def test_convolutions(number, steps, batch):
 
     shared = made()
     torch.set_num_threads(1)
+    monkeypatch.setattr(convolution, "is_used", lambda: False)  # all samples at once
     for some, expected in zip(shared, made(), strict=True):
         np.testing.assert_allclose(some, expected, rtol=1e-4, atol=1e-4)
 

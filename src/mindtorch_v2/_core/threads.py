@@ -89,6 +89,7 @@ def count() -> ctypes.c_int64:
 # the libraries -------------------------------------------------------------------------------------------------------
 
 
+_FUNCTIONS = ("sgemm", "dgemm", "sgemv", "dgemv", "sger", "dger")
 _FORMS = (("scipy_", "64_"), ("", "64_"), ("", ""), ("scipy_", ""))  # what surrounds the names of OpenBLAS's functions
 
 
@@ -123,11 +124,11 @@ class Blas(NamedTuple):
 
 @functools.cache
 def blas() -> Blas | None:
-    """What compiled kernels call of the library that NumPy uses; None where it is another than OpenBLAS."""
+    """What is called of the library that NumPy uses; None where it is another than OpenBLAS."""
     for path in _loaded()[:1]:
         library = ctypes.CDLL(path)
         for prefix, suffix in _FORMS:
-            names = {name: f"{prefix}cblas_{name}{suffix}" for name in ("sgemm", "dgemm", "sgemv", "dgemv")}
+            names = {name: f"{prefix}cblas_{name}{suffix}" for name in _FUNCTIONS}
             names |= {name: f"{prefix}openblas_{name}_num_threads{suffix}" for name in ("get", "set")}
             if all(hasattr(library, name) for name in names.values()):
                 found = {name: ctypes.cast(library[there], ctypes.c_void_p).value or 0 for name, there in names.items()}

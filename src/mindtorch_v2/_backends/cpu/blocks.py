@@ -8,6 +8,7 @@ import numpy as np
 from .team import in_parts
 
 BLOCK = 1 << 15  # elements
+_GRAIN = 1 << 12  # elements of which each thread gets a number
 _COST = 100  # multiplications of matrices that take as long as one element of such a function
 SERVED = 1 << 14  # elements from which on oneDNN repays making a primitive for one more geometry
 
@@ -15,23 +16,24 @@ SERVED = 1 << 14  # elements from which on oneDNN repays making a primitive for 
 def in_blocks(xp: Any, compute: Callable, first: Any, *rest: Any) -> Any:
     """`compute(xp, first, *rest)`, which works on each element alone, in blocks where contiguous arrays allow it."""
     arrays = [a for a in (first, *rest) if a.__class__ is np.ndarray and a.ndim]
-    if first.__class__ is not np.ndarray or first.size < 2 * BLOCK or not all(_alike(a, first) for a in arrays):
+    if first.__class__ is not np.ndarray or first.size <= 2 * BLOCK or not all(_alike(a, first) for a in arrays):
         return compute(xp, first, *rest)
     order: Literal["C", "F"] = "C" if first.flags.c_contiguous else "F"
     arguments = [a.reshape(-1, order=order) if a.__class__ is np.ndarray and a.ndim else a for a in (first, *rest)]
     flat = [a.__class__ is np.ndarray and a.ndim == 1 for a in arguments]
 
-    def block(start: int) -> Any:
-        return compute(xp, *(a[start : start + BLOCK] if cut else a for a, cut in zip(arguments, flat, strict=True)))
+    def block(start: int, stop: int) -> Any:
+        return compute(xp, *(a[start:stop] if cut else a for a, cut in zip(arguments, flat, strict=True)))
 
     def fill(part: slice) -> None:
-        for number in range(part.start + 1, part.stop + 1):
-            made[number * BLOCK : (number + 1) * BLOCK] = block(number * BLOCK)
+        start, stop = part.start * _GRAIN, min(part.stop * _GRAIN, first.size)
+        step = BLOCK if part.stop - part.start == grains else 2 * BLOCK  # several threads take turns at the interpreter
+        for at in range(start, stop, step):
+            end = min(at + step, stop)
+            made[at:end] = block(at, end)
 
-    beginning = block(0)
-    made = np.empty(first.size, beginning.dtype)
-    made[:BLOCK] = beginning
-    in_parts(fill, -(-first.size // BLOCK) - 1, first.size * _COST)
+    made, grains = np.empty(first.size, block(0, 1).dtype), -(-first.size // _GRAIN)
+    in_parts(fill, grains, first.size * _COST)
     return made.reshape(first.shape, order=order)
 
 

@@ -7,7 +7,7 @@ The result is written into `made`, an array of any layout and type. Shapes: inpu
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.lib.stride_tricks import as_strided
 from ..._core.geometry import Steps
 from .jit import machine
 from .matrices import LANES, SMALL, matmul
-from .team import in_parts, worth
+from .team import alone, in_parts, is_used, worth
 
 BLOCK = 1 << 20  # elements unfolded at a time
 COLUMNS = 8192  # so many make a product efficient: samples are joined up to it
@@ -148,16 +148,47 @@ def _products(array: Any, weight: Any) -> int:
 
 def _forward(x: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> None:
     kernel, size, groups = weight.shape[2:], made.shape[2:], steps.groups
-    image, matrix = padded(x, steps.padding), _matrices(weight, groups)
+    matrix = _matrices(weight, groups)
     offset = None if bias is None else _along_channels(bias, made.ndim)
+    if is_used() and _is_one_by_one(matrix, size):
+        _forward_one_by_one(x, matrix, kernel, offset, made, steps)
+        return
+    image = padded(x, steps.padding)
     for samples, rows in _blocks(len(x), size, matrix.shape[2] * groups):
         target = made[samples, :, rows]
         taps, between = _taps(image, samples.start, rows.start, kernel, target, steps)
-        product = _times_columns(matrix, taps, target.shape[2:], between)
-        if offset is None:
-            target[...] = product
-        else:
-            np.add(product, offset, out=target, casting="unsafe")
+        _write(target, _times_columns(matrix, taps, target.shape[2:], between), offset)
+
+
+def _write(target: Any, product: Any, offset: Any) -> None:
+    if offset is None:
+        target[...] = product
+    else:
+        np.add(product, offset, out=target, casting="unsafe")
+
+
+def _is_one_by_one(matrix: Any, size: Sequence[int]) -> bool:
+    """Whether samples are multiplied one by one, in memory that is made once and stays in cache."""
+    positions = math.prod(size)
+    return min(_small(matrix), positions) >= LEAST and matrix.shape[0] * matrix.shape[2] * positions <= BLOCK
+
+
+def _image(x: Any, padding: Sequence[int]) -> tuple[Any, Any]:
+    """Memory for one sample with zeros around, and where the sample goes."""
+    image = np.zeros((1, x.shape[1], *(n + 2 * p for n, p in zip(x.shape[2:], padding, strict=True))), x.dtype)
+    return image, inside(image, padding)[0]
+
+
+def _forward_one_by_one(x: Any, matrix: Any, kernel: Sequence[int], offset: Any, made: Any, steps: Steps) -> None:
+    """Few calls for each sample, so that threads seldom wait for the interpreter."""
+    image, place = _image(x, steps.padding)
+    taps, between = _taps(image, 0, 0, kernel, made[:1], steps)
+    multiply, product = _prepared(matrix, taps, made.shape[2:], between, np.matmul)
+    with alone:
+        for sample, target in zip(x, made):
+            place[...] = sample
+            multiply()
+            _write(target, product[0], offset)
 
 
 def _small(matrix: Any) -> int:
@@ -184,35 +215,52 @@ def _taps(image: Any, sample: int, row: int, kernel: Sequence[int], target: Any,
 
 def _times_columns(matrix: Any, taps: Any, size: Sequence[int], between: int) -> Any:
     """The matrices of groups times what taps see: (N, O, *size)."""
+    multiply, made = _prepared(matrix, taps, size, between, matmul)
+    multiply()
+    return made
+
+
+def _prepared(matrix: Any, taps: Any, size: Sequence[int], between: int,
+              product: Callable) -> tuple[Callable[[], None], Any]:
+    """What multiplies the matrices of groups with what taps see then, and where it writes: (N, O, *size)."""
     groups, outputs, width = matrix.shape
     batch, wide = len(taps), (*size[:-1], size[-1] + between)
     positions, small = math.prod(wide), _small(matrix)
     seen = taps.shape[1 : 2 + len(size)]  # channels and kernel
     if min(small, positions) < LEAST:  # one large product of all samples
         columns = np.empty((*seen, batch, positions), taps.dtype)
-        _fill(np.moveaxis(columns, -2, 0), taps, between)
-        made = matmul(matrix, columns.reshape(groups, width, -1)).reshape(-1, batch, *wide).swapaxes(0, 1)
-        return made[..., : size[-1]]
-    cuts = -(-positions // small)
-    each = positions if cuts == 1 else -(-positions // (cuts * LANES)) * LANES
-    if taps.flags.c_contiguous and cuts * each == positions:
-        columns = taps
+        seen_there = _room(np.moveaxis(columns, -2, 0), taps, between)
+        factor, factors = matrix, columns.reshape(groups, width, -1)
+        made = target = np.empty((groups, outputs, factors.shape[2]), taps.dtype)
+        shown = made.reshape(-1, batch, *wide).swapaxes(0, 1)
     else:
-        columns = np.empty((batch, *seen, cuts * each), taps.dtype)
-        columns[..., positions:] = 0
-        _fill(columns[..., :positions], taps, between)
-    made = np.empty((batch, groups, outputs, cuts, each), taps.dtype)
-    parts = columns.reshape(batch, groups, width, cuts, each).swapaxes(2, 3)
-    matmul(matrix[None, :, None], parts, made.swapaxes(2, 3))
-    return made.reshape(batch, -1, cuts * each)[..., :positions].reshape(batch, -1, *wide)[..., : size[-1]]
+        cuts = -(-positions // small)
+        each = positions if cuts == 1 else -(-positions // (cuts * LANES)) * LANES
+        if taps.flags.c_contiguous and cuts * each == positions:
+            columns, seen_there = taps, None
+        else:
+            columns = np.empty((batch, *seen, cuts * each), taps.dtype)
+            columns[..., positions:] = 0
+            seen_there = _room(columns[..., :positions], taps, between)
+        made = np.empty((batch, groups, outputs, cuts, each), taps.dtype)
+        factor, factors = matrix[None, :, None], columns.reshape(batch, groups, width, cuts, each).swapaxes(2, 3)
+        target = made.swapaxes(2, 3)
+        shown = made.reshape(batch, -1, cuts * each)[..., :positions].reshape(batch, -1, *wide)
+
+    def multiply() -> None:
+        if seen_there is not None:
+            seen_there[...] = taps
+        product(factor, factors, out=target)
+
+    return multiply, shown[..., : size[-1]]
 
 
-def _fill(columns: Any, taps: Any, between: int) -> None:
-    """Copies what taps see to columns (N, C, *kernel, positions); what lies behind the last row becomes 0."""
+def _room(columns: Any, taps: Any, between: int) -> Any:
+    """Where what taps see goes in columns (N, C, *kernel, positions); what lies behind the last row becomes 0."""
     length = taps.shape[-1]
     target = columns.reshape(*taps.shape[:-1], length + between)
-    target[..., :length] = taps
     target[..., length:] = 0
+    return target[..., :length]
 
 
 def to_input(grad: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> Any:
@@ -265,6 +313,8 @@ def to_weight(grad: Any, x: Any, made: Any, steps: Steps) -> Any:
 def _to_weight(grad: Any, x: Any, made: Any, steps: Steps) -> Any:
     """What some samples add to the gradient, as matrices of groups."""
     kernel, size, groups = made.shape[2:], grad.shape[2:], steps.groups
+    if is_used() and made[0].size * groups * math.prod(size) <= BLOCK:
+        return _to_weight_one_by_one(grad, x, made, steps)
     columns, by_channel = _columns(padded(x, steps.padding), kernel, size, steps), grad.swapaxes(0, 1)
     taps, width = (_ALL,) * (1 + len(kernel)), made[0].size
     total: Any = 0
@@ -276,6 +326,26 @@ def _to_weight(grad: Any, x: Any, made: Any, steps: Steps) -> Any:
         else:
             total += matmul(rows, part.swapaxes(1, 2))
     return total
+
+
+def _to_weight_one_by_one(grad: Any, x: Any, made: Any, steps: Steps) -> Any:
+    """The same in memory for one sample, which stays in cache."""
+    kernel, size, groups = made.shape[2:], grad.shape[2:], steps.groups
+    outputs, width = len(made) // groups, made[0].size
+    image, place = _image(x, steps.padding)
+    seen = windows(image[0], kernel, size, steps)
+    columns = np.empty(seen.shape, x.dtype)
+    part, is_longer = columns.reshape(groups, width, -1), outputs < width  # BLAS is quicker with the longer one first
+    product = np.empty((groups, width, outputs) if is_longer else (groups, outputs, width), x.dtype)
+    total = np.zeros(product.shape, x.dtype)
+    with alone:
+        for sample, rows in zip(x, grad):
+            place[...] = sample
+            columns[...] = seen
+            rows = rows.reshape(groups, outputs, -1)
+            np.matmul(part if is_longer else rows, (rows if is_longer else part).swapaxes(1, 2), out=product)
+            total += product
+    return total.swapaxes(1, 2) if is_longer else total
 
 
 def _along_channels(bias: Any, rank: int) -> Any:

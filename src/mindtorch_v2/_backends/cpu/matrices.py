@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from ..._core.threads import get_num_threads
+from .openblas import plus_row
 from .team import SHARE, alone, in_parts, is_used, multiplies_itself
 
 __all__ = ["dot", "linear", "matmul", "product"]
@@ -31,6 +32,7 @@ _LARGE = 1 << 18  # multiplications from which on OpenBLAS would use its own thr
 SMALL = 10**6  # multiplications up to which it takes matrices as they lie, and does not copy them first
 LANES = 16  # numbers that a processor multiplies at once
 _FEW = 48  # rows up to which that copy, of a matrix that is used so little, takes as long as the product
+_SEVERAL = 32  # rows from which on that copy is worth it where many threads make it, a part each
 _PIECE = 64  # columns that are multiplied at once then; of a matrix that lies by rows, fewer are not worth it
 _SMALL_BY_COLUMNS = 1 << 10  # elements of a result up to which a second matrix that lies by columns is not copied
 
@@ -55,8 +57,8 @@ def _in_pieces(a: Any, b: Any, made: Any, piece: int) -> None:
         np.matmul(a, b[:, whole:], out=made[:, whole:])
 
 
-def _shared_out(a: Any, b: Any, out: Any = None) -> Any:
-    """`np.matmul(a, b, out)` of large arrays on several threads, see team.py; None for others."""
+def _shared_out(a: Any, b: Any, out: Any = None, row: Any = None) -> Any:
+    """`np.matmul(a, b, out)` of large arrays on several threads, see team.py, plus a row; None for others."""
     work = a.size * b.shape[-1] if a.ndim == b.ndim > 1 else 0
     if work < _LARGE or not is_used() or a.dtype is not b.dtype or a.shape[-1] != b.shape[-2]:
         return None
@@ -64,28 +66,30 @@ def _shared_out(a: Any, b: Any, out: Any = None) -> Any:
         return _shared_out(a[0], b[0], None if out is None else out[0])[None]
     rows, columns = a.shape[-2], b.shape[-1]
     piece = _piece(a, b) if a.ndim == 2 else 0
-    if a.ndim == 2 and work >= (2 * SHARE if piece else SHARE // 2) and multiplies_itself():
-        return np.matmul(a, b, out=out, order="C")
+    if a.ndim == 2 and work >= (2 * SHARE if piece and rows < _SEVERAL else SHARE // 2) and multiplies_itself():
+        made = np.matmul(a, b, out=out, order="C")
+        return made if row is None else plus_row(made, row)
     if not piece and (work < 2 * SHARE or a.shape[:-2] != b.shape[:-2]):
         with alone:
-            return np.matmul(a, b, out=out, order="C")
+            made = np.matmul(a, b, out=out, order="C")
+        return made if row is None else np.add(made, row, out=made)
     made = np.empty((*a.shape[:-1], columns), a.dtype) if out is None else out
-    if piece and work < 2 * SHARE:
-        with alone:
-            _in_pieces(a, b, made, piece)
-    elif piece:
 
-        def some(part: slice) -> None:
-            where = slice(part.start * piece, part.stop * piece)
-            _in_pieces(a, b[:, where], made[:, where], piece)
+    def some(part: slice) -> None:
+        if a.ndim > 2:
+            np.matmul(a[part], b[part], out=made[part])
+            return
+        where = slice(part.start * piece, part.stop * piece) if piece else part
+        target = made[:, where] if by_columns else made[part]
+        if piece:
+            _in_pieces(a, b[:, where], target, piece)
+        else:
+            np.matmul(a if by_columns else a[part], b[:, part] if by_columns else b, out=target)
+        if row is not None:
+            np.add(target, row[where] if by_columns else row, out=target)
 
-        in_parts(some, -(-columns // piece), work)
-    elif a.ndim > 2:
-        in_parts(lambda part: np.matmul(a[part], b[part], out=made[part]), len(a), work)
-    elif rows >= columns:
-        in_parts(lambda part: np.matmul(a[part], b, out=made[part]), rows, work)
-    else:
-        in_parts(lambda part: np.matmul(a, b[:, part], out=made[:, part]), columns, work)
+    by_columns = bool(piece) or rows < columns
+    in_parts(some, len(a) if a.ndim > 2 else -(-columns // piece) if piece else max(rows, columns), work)
     return made
 
 
@@ -142,8 +146,10 @@ def linear(rows: Any, weight: Any, bias: Any) -> Any:
     call = _product.call
     if call is None:
         _product.wanted(rows.size)
-        made = _shared_out(rows, weight.T)
-        made = rows.dot(weight.T) if made is None else made
+        made = _shared_out(rows, weight.T, row=bias)
+        if made is not None:
+            return made
+        made = rows.dot(weight.T)
     else:
         made = call(rows, weight, None, bias, True)
         if made is not None:

@@ -260,6 +260,12 @@ class Namespace:
             return cupy.zeros(np.matmul(np.empty(a.shape, bool), np.empty(b.shape, bool)).shape, a.dtype)
         return cupy.matmul(a, b, out=out) if out is not None else cupy.matmul(a, b)
 
+    def linear(self, rows: Any, weight: Any, bias: Any) -> Any:
+        made = self.matmul(rows, weight.T)
+        if bias is not None:
+            made += bias
+        return made
+
     def vecdot(self, a: Any, b: Any, out: Any = None) -> Any:
         made = (a.conj() * b).sum(-1)
         if out is None:
