@@ -15,9 +15,11 @@ from .llvm_body import LLVM_TYPES, Body, Module, array_name
 DATA, NDIM, SHAPE, STRIDES, DESCR, FLAGS = 16, 24, 32, 40, 56, 64
 _C_ORDER, _ALIGNED, _WRITEABLE = 1, 0x100, 0x400
 # Work is counted in additions of vectors' elements, of which a core does some 20 in a nanosecond. Waking a team takes
-# some microseconds, more where its threads went to sleep, so that it has to save more than that.
-_RELEASED, _SHARED = 1 << 13, 1 << 17  # work from which on the GIL is released, and shared out
-_SHARE = 1 << 15  # work that is worth a thread
+# some microseconds, more where its threads went to sleep, so that it has to save more than that. Many threads have more
+# to save: what they wrote lies in their caches, from where one alone reads it ten times as slowly as they do.
+_RELEASED = 1 << 13  # work from which on the GIL is released
+_SHARED, _LEAST_SHARED = 1 << 18, 1 << 15  # work from which on it is shared out: that of all threads, and at least
+_SHARE, _LEAST_SHARE = 1 << 16, 1 << 11  # work that is worth a thread, likewise
 
 SHARED = ("mindtorch_alike", "mindtorch_spread")
 
@@ -159,13 +161,19 @@ here:
 long:
   %state = call ptr @PyEval_SaveThread()
   %most = load i64, ptr @mindtorch_threads
-  %shares = sdiv i64 %all, {_SHARE}
+  %some_shared = sdiv i64 {_SHARED}, %most
+  %few_shared = icmp slt i64 %some_shared, {_LEAST_SHARED}
+  %shared = select i1 %few_shared, i64 {_LEAST_SHARED}, i64 %some_shared
+  %some_share = sdiv i64 {_SHARE}, %most
+  %few_share = icmp slt i64 %some_share, {_LEAST_SHARE}
+  %share = select i1 %few_share, i64 {_LEAST_SHARE}, i64 %some_share
+  %shares = sdiv i64 %all, %share
   %fewer = icmp slt i64 %shares, %most
   %some = select i1 %fewer, i64 %shares, i64 %most
   %fewer2 = icmp slt i64 %turns, %some
   %threads = select i1 %fewer2, i64 %turns, i64 %some
   %alone = icmp slt i64 %threads, 2
-  %short = icmp slt i64 %all, {_SHARED}
+  %short = icmp slt i64 %all, %shared
   %one = or i1 %alone, %short
   br i1 %one, label %single, label %several
 single:
@@ -219,6 +227,10 @@ class Entry:
         wanted = _ALIGNED | (_C_ORDER if array.layout in ("c", "flat") else 0) | (_WRITEABLE if written else 0)
         flags = self.body.line(f"and i32 {self.field(given, FLAGS, 'i32')}, {wanted}")
         self.unless(self.body.line(f"icmp eq i32 {flags}, {wanted}"), otherwise)
+
+    def data(self, given: str) -> str:
+        """Where the elements of an ndarray lie."""
+        return self.field(given, DATA, "ptr")
 
     def number(self, given: str, kind: str, otherwise: str) -> str:
         """The value of a Python number."""
@@ -325,7 +337,7 @@ def module_of(kernel: ir.Kernel, exact: bool = False) -> str:
             for d in range(array.ndim):
                 entry.word(base + 1 + d, "i64", entry.field(shape, 8 * d, "i64"))
                 entry.word(base + 1 + array.ndim + d, "i64", entry.field(strides, 8 * d, "i64"))
-        entry.word(base, "ptr", entry.field(given, DATA, "ptr"))
+        entry.word(base, "ptr", entry.data(given))
     for i, (name, kind) in enumerate(kernel.numbers, len(kernel.arrays)):
         value = entry.number(entry.argument(i), kind, "refused")
         entry.word(frame.numbers[name], LLVM_TYPES[kind], value)

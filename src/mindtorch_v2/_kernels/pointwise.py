@@ -176,12 +176,22 @@ def loop_over_rows(arrays: Sequence[Array], geometry: Array, letters: str, inner
     def entry(at: Node) -> Node:
         return Node("load", "i64", (at,), geometry)
 
-    walk = _walk(geometry, count, 4 + count * (2 if begins else 1))
-    turn: list[Any] = [
+    outer = 4 + count * (2 if begins else 1)
+    found: list[Any] = [
         ir.Set("rest", whole("cdiv", var("turn"), var("chunks"))),
         ir.Set("first", whole("mul", whole("crem", var("turn"), var("chunks")), number(CHUNK))),
         *(ir.Set(f"at{k}", entry(number(4 + count + k)) if begins else number(0)) for k in range(count)),
-        ir.Loop("d", number(0), var("rank"), number(1), walk),
+        ir.Loop("d", number(0), var("rank"), number(1), _walk(geometry, count, outer)),
+        # In how many turns from now on the next row of the nearest dimension comes, so that nothing is to be divided.
+        ir.If(Node("and", "bool", (Node("eq", "bool", (var("chunks"), number(1))),
+                                   Node("gt", "bool", (var("rank"), number(0))))),
+              [ir.Set("left", whole("sub", entry(number(outer)), whole("crem", var("turn"), entry(number(outer))))),
+               *(ir.Set(f"next{k}", entry(number(outer + 1 + k))) for k in range(count))], [ir.Set("left", number(1))]),
+    ]
+    turn: list[Any] = [
+        ir.If(Node("eq", "bool", (var("left"), number(0))), found,
+              [ir.Set(f"at{k}", whole("add", var(f"at{k}"), var(f"next{k}"))) for k in range(count)]),
+        ir.Set("left", whole("sub", var("left"), number(1))),
         ir.Set("last", whole("min", var("length"), whole("add", var("first"), number(CHUNK)))),
         *before,
         ir.Loop("j", var("first"), var("last"), number(1), inner, interleaved=interleaved,
@@ -190,10 +200,12 @@ def loop_over_rows(arrays: Sequence[Array], geometry: Array, letters: str, inner
     ]
     strided = [k for k in range(count) if letters[k] == "s"]
     head: list[Any] = [ir.Set("length", entry(number(0))), ir.Set("chunks", entry(number(1))),
-                       ir.Set("rank", entry(number(2))), *(ir.Set(f"step{k}", entry(number(4 + k))) for k in strided)]
+                       ir.Set("rank", entry(number(2))), ir.Set("left", number(0)),
+                       *(ir.Set(f"next{k}", number(0)) for k in range(count)),
+                       *(ir.Set(f"step{k}", entry(number(4 + k))) for k in strided)]
     total = whole("mul", whole("min", var("length"), number(CHUNK)), number(work))
-    names = ["length", "chunks", "rank", "turn", "rest", "first", "last", "d", "j", "size", "own",
-             *(f"at{k}" for k in range(count)), *(f"step{k}" for k in strided)]
+    names = ["length", "chunks", "rank", "turn", "rest", "first", "last", "left", "d", "j", "size", "own",
+             *(f"{name}{k}" for name in ("at", "next") for k in range(count)), *(f"step{k}" for k in strided)]
     loop = ir.Loop("turn", number(0), entry(number(3)), number(1), turn, total)
     return [*head, loop], dict.fromkeys(names, "i64")
 

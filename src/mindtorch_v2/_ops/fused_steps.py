@@ -14,6 +14,7 @@ import numpy as np
 from .._backends.interface import Backend, named_kernel
 from .._core.dtype import FLOAT, REDUCED
 from .._core.tensor import Tensor
+from .._core.tensor_base import bump_versions
 from .._dispatch.registry import Operator
 from ._declare.families import Family
 from ._declare.op import op
@@ -62,21 +63,28 @@ class FusedStep(Family):
             lists = [args[0], *[tensors for tensors in args[1:arrays_in] if tensors]]
             given = [value.item() if isinstance(value, Tensor) else value for value in args[first_option:-2]]
             numbers = [step.item() for step in args[arrays_in]] if self.counts else [None] * len(args[0])
-            array_of, before = backend.array_of, ()
-            for number, *tensors in zip(numbers, *lists, strict=True):
+            array_of, written = backend.array_of, lists if scale is not None else [lists[0], *lists[2:]]
+            arrays = [[array_of(tensor) for tensor in tensors] for tensors in lists]
+            if scale is None and len(set(numbers)) == 1 and _lie_alike([held[0] for held in arrays]):
+                _, launch = prepared(numbers[0], *given)
+                if launch and launch(*arrays):
+                    for tensors in written:
+                        bump_versions(tensors)
+                    return
+            before: Any = ()
+            for place, (number, own) in enumerate(zip(numbers, zip(*arrays, strict=True), strict=True)):
                 if number != before:
                     step, launch = prepared(number, *given)
                     before = number
-                arrays = [array_of(tensor) for tensor in tensors]
-                if scale is None and launch and _lie_alike(arrays) and launch(*arrays):
+                if scale is None and launch and _lie_alike(own) and launch(*[[array] for array in own]):
                     pass
-                elif scale is None and _is_little(arrays):
-                    step(xp, *arrays)
+                elif scale is None and _is_little(own):
+                    step(xp, *own)
                 else:
-                    _check(tensors, schema.base_name)
-                    _run(xp, step, arrays, scale)
-                for tensor in tensors if scale is not None else (tensors[0], *tensors[2:]):
-                    tensor._bump_version()  # a gradient is written only where its scale is taken out
+                    _check([tensors[place] for tensors in lists], schema.base_name)
+                    _run(xp, step, list(own), scale)
+                for tensors in written:
+                    tensors[place]._bump_version()
 
         return kernel
 
@@ -99,7 +107,7 @@ def _check(tensors: Sequence[Tensor], name: str) -> None:
     check_writable(tensors[0])
 
 
-def _lie_alike(arrays: list[Any]) -> bool:
+def _lie_alike(arrays: Sequence[Any]) -> bool:
     """Whether all arrays have one floating type and lie row by row."""
     kind = arrays[0].dtype
     for array in arrays:
@@ -109,7 +117,7 @@ def _lie_alike(arrays: list[Any]) -> bool:
     return kind in _COMPUTED and arrays[0].size > 0
 
 
-def _is_little(arrays: list[Any]) -> bool:
+def _is_little(arrays: Sequence[Any]) -> bool:
     """Whether nothing has to be checked, cast or cut: most parameters of most models."""
     first = arrays[0]
     kind = first.dtype

@@ -1,5 +1,6 @@
 """Tensors put together: beside each other, repeated, padded, in grids."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from .._core.elements import has_elements, type_text
 from .._core.geometry import channels_last_strides, element_strides, wrapped_dim
 from .._core.storage import MOST_DIMS, refuse_rank
 from .._core.tensor import Tensor, wrap
+from .._core.threads import get_num_threads
 from .._dispatch.registry import Operator, registry
 from ._declare.batch import Call, Result, Rule, dynamic_shape, in_front, shifted, spread
 from ._declare.composites import Parts
@@ -72,9 +74,17 @@ def _common_format(shape: tuple[int, ...], tensors: Sequence[Tensor]) -> tuple[i
     return channels_last_strides(shape)
 
 
+_LARGE = 1 << 16
+
+
+def _is_shared(elements: int) -> bool:
+    """Whether several threads may copy so many elements; NumPy uses one."""
+    return elements >= _LARGE and get_num_threads() > 1
+
+
 def _concatenated(xp: Any, arrays: Sequence[Any], dim: int, spec: Spec) -> Any:
     """The arrays beside each other, laid out as the spec says whatever their own layouts."""
-    kind, plain = spec.dtype.np, spec.strides is None
+    kind, plain = spec.dtype.np, spec.strides is None and not _is_shared(math.prod(spec.shape))
     for array in arrays:
         if array.dtype is not kind or not array.flags.c_contiguous:
             plain = False
@@ -84,13 +94,14 @@ def _concatenated(xp: Any, arrays: Sequence[Any], dim: int, spec: Spec) -> Any:
     start, lead = 0, (slice(None),) * dim
     for array in arrays:
         end = start + array.shape[dim]
-        made[(*lead, slice(start, end))] = array
+        store(xp, made[(*lead, slice(start, end))], array)
         start = end
     return made
 
 
+
 class Joins(ArrayFamily):
-    """Arrays put beside each other: of one type and row-major, they are NumPy's matter, errors included."""
+    """Arrays put beside each other: few elements of one type and row-major are NumPy's matter, errors included."""
 
     out = JOINED
 
@@ -107,10 +118,13 @@ class Joins(ArrayFamily):
             if not tensors:
                 return general(tensors, dim)
             arrays = [tensor._array for tensor in tensors]
-            kind = arrays[0].dtype
+            kind, size = arrays[0].dtype, 0
             for array in arrays:
                 if array.dtype is not kind or not array.flags.c_contiguous:
                     return general(tensors, dim)
+                size += array.size
+            if _is_shared(size):
+                return general(tensors, dim)
             try:
                 made = joined(arrays, dim)
             except ValueError:  # the error is inferred in PyTorch's words, unless PyTorch allows it

@@ -13,6 +13,7 @@ from mindtorch_v2._backends.cpu.kernels import conv as convolution_kernels
 from mindtorch_v2._backends.cpu.kernels import norm
 from mindtorch_v2._backends.interface import named_kernel, parameters_of
 from mindtorch_v2._core.dtype import WIDER, cast
+from mindtorch_v2._kernels.library import optimizer
 from mindtorch_v2._ops._declare.composites import Parts
 from mindtorch_v2._ops._declare.families import ArrayFamily
 from mindtorch_v2._ops._declare.op import DECLARATIONS, Declaration
@@ -278,13 +279,44 @@ def test_steps_of_optimizers_give_the_same_bits(name: str, dtype: str) -> None:
     for options in _STEPS[name]:
         number = 3.0 if family.counts else None
         states = {"_fused_sgd_": int(options.get("momentum", 0) != 0), "_fused_adagrad_": 1}.get(name, 2)
-        arrays = [rng.standard_normal((5, 71)).astype(dtype) for _ in range(2)]
-        arrays += [rng.random((5, 71)).astype(dtype) for _ in range(states)]
-        expected = [array.copy() for array in arrays]
-        family.prepare(number, **options)(xp, *expected)
-        assert own(number, **options)(*arrays)
-        for array, other in zip(arrays, expected, strict=True):
+        shapes = (5, 71), (3,), (0, 4), (), (210, 311)  # as many elements as several threads share
+        lists = [[rng.standard_normal(shape).astype(dtype) for shape in shapes] for _ in range(2)]
+        lists += [[rng.random(shape).astype(dtype) for shape in shapes] for _ in range(states)]
+        expected = [[array.copy() for array in held] for held in lists]
+        for place in zip(*expected, strict=True):
+            family.prepare(number, **options)(xp, *[array.reshape(-1) for array in place])
+        assert own(number, **options)(*lists)
+        for array, other in zip(sum(lists, []), sum(expected, []), strict=True):
             assert array.tobytes() == other.tobytes()
+
+
+def _lists() -> list[list[np.ndarray]]:
+    return [[np.ones(shape, np.float32) for shape in ((2, 3), (4,))] for _ in range(2)]
+
+
+def _with(place: int, array: object) -> list[list]:
+    lists: list[list] = _lists()
+    lists[1][place] = array
+    return lists
+
+
+@pytest.mark.parametrize("lists", [
+    _with(1, np.ones(4)), _with(1, np.ones(5, np.float32)), _with(1, np.ones((4, 2), np.float32)[:, 0]), _with(1, None),
+    _with(0, np.ones((2, 3))), _with(1, np.broadcast_to(np.float32(1), (4,))), [_lists()[0], _lists()[1][:1]],
+    [tuple(held) for held in _lists()],
+], ids=["type", "size", "strides", "none", "first", "read-only", "lengths", "tuples"])  # fmt: skip
+def test_a_step_over_lists_that_are_no_such_arrays_does_nothing(lists):
+    launch = calls.prepared_over_lists(optimizer.sgd, 0.5, 0.0, decays=False, maximize=False)
+    assert launch(*_lists())
+    assert not launch(*lists)
+    assert all(np.all(array == 1) for array in lists[0])
+
+
+def test_a_step_over_lists_writes_all_of_them():
+    launch = calls.prepared_over_lists(optimizer.sgd, 0.5, 0.0, decays=False, maximize=False)
+    lists = _lists()
+    assert launch(*lists)
+    assert [array.tolist() for array in lists[0]] == [[[0.5] * 3] * 2, [0.5] * 4]
 
 
 @pytest.mark.parametrize("kind", ["none", "causal", "bool", "numbers", "no key"])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...._core import settled
-from ...._kernels import ir, llvm
+from ...._kernels import ir, llvm, llvm_lists
 from ...._kernels.language import flat, kernel
 from ...._kernels.reader import read
 from . import machine
@@ -118,16 +118,11 @@ def _tell(call: Call, args: tuple) -> None:
         told(call, args)
 
 
-def prepared(written: kernel, *numbers: float, **constants: Any) -> Callable[..., bool]:
-    """`launched` for a kernel with its constants, without looking it up in each call.
-
-    With numbers, what it gives takes arrays that lie row by row: how many elements they have and these numbers follow.
-    """
+def prepared(written: kernel, **constants: Any) -> Callable[..., bool]:
+    """`launched` for a kernel with its constants, without looking it up in each call."""
     calls = _ready.setdefault((written, *constants.values()) if constants else written, [])
 
     def launch(*args: Any) -> bool:
-        if numbers:
-            args = (*args, args[0].size, *numbers)
         for call in calls:
             if call(*args):
                 if watcher is not None:
@@ -136,6 +131,43 @@ def prepared(written: kernel, *numbers: float, **constants: Any) -> Callable[...
         return _wanted(written, args, constants)
 
     return launch
+
+
+def prepared_over_lists(written: kernel, *numbers: float, **constants: Any) -> Callable[..., bool]:
+    """Launches a kernel on all places of lists of arrays at once; False, with nothing done, where that cannot be.
+
+    The arrays lie row by row; how many elements they have, and these numbers, follow them. Those of a place lie apart.
+    """
+    calls = _ready.setdefault((llvm_lists, written, *constants.values()), [])
+
+    def launch(*lists: list) -> bool:
+        for call in calls:
+            if call(*lists, *numbers):
+                return True
+        return _wanted_over_lists(written, lists, numbers, constants)
+
+    return launch
+
+
+def _wanted_over_lists(
+    written: kernel, lists: Sequence[list], numbers: Sequence[float], constants: dict[str, Any]
+) -> bool:
+    if not machine.available() or not lists[0]:
+        return False
+    arrays = [held[0] for held in lists]
+    if any(a.__class__ is not np.ndarray or not a.flags.c_contiguous or not a.flags.aligned for a in arrays):
+        return False
+    key = (llvm_lists, written, *[a.dtype for a in arrays], *constants.values())
+    code = _codes.get(key)
+    if code is None:
+        code = _codes[key] = Code(*_maker(written, arrays, constants, llvm_lists.module_over_lists), due=_DUE_SOON)
+    call = code.wanted(sum([a.size for a in lists[0]]))
+    if call is None:
+        return False
+    calls = _ready[llvm_lists, written, *constants.values()]
+    if call not in calls:
+        calls.insert(0, call)
+    return call(*lists, *numbers)
 
 
 def prepared_by_name(name: str, hurried: bool, **constants: Any) -> Callable[..., bool]:
@@ -179,7 +211,10 @@ def _wanted(written: kernel, args: tuple, constants: dict[str, Any]) -> bool:
 
 
 def _maker(
-    written: kernel, arrays: Sequence[np.ndarray], constants: dict[str, Any]
+    written: kernel,
+    arrays: Sequence[np.ndarray],
+    constants: dict[str, Any],
+    module_of: Callable[[ir.Kernel], str] = llvm.module_of,
 ) -> tuple[Callable[[], str] | None, Callable[[], str | None] | None]:
     """What gives the kernel's IR for such arrays, None where they are of kinds that kernels do not know; its name."""
     code, annotated = written.function.__code__, written.function.__annotations__
@@ -199,9 +234,9 @@ def _maker(
 
     def known_as() -> str | None:
         parts = [machine.sources(), _told(written), *map(_told, constants.values())]
-        return None if None in parts else f"{parts} {given} {numbers} {list(constants)}"
+        return None if None in parts else f"{module_of.__name__} {parts} {given} {numbers} {list(constants)}"
 
-    return lambda: llvm.module_of(read(written, given, numbers, constants)), known_as
+    return lambda: module_of(read(written, given, numbers, constants)), known_as
 
 
 def _told(value: Any) -> str | None:
