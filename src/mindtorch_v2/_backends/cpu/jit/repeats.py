@@ -84,6 +84,8 @@ class _Recording:
         self.names: dict[int, str] = {}  # by id, of arrays in `alive`
         self.alive: list[np.ndarray] = []
         self.flags: set[str] = set()
+        self.shared: set[int] = set()  # ids of arguments in whose memory others lie, too
+        self.ambiguous = False  # whether a part of such memory was seen: the next call's arguments may lie apart
         for i, value in enumerate(args):
             if value.__class__ is list:
                 for k, item in enumerate(value):
@@ -93,8 +95,8 @@ class _Recording:
 
     def _given(self, value: Any, name: str) -> None:
         if value.__class__ is np.ndarray:
-            if any(np.may_share_memory(value, other) for other in self.alive):
-                raise _Shared  # the next call's may lie apart
+            others = [other for other in self.alive if np.may_share_memory(value, other)]
+            self.shared.update(map(id, [value, *others] if others else ()))
             self._named(value, name)
 
     def _named(self, array: np.ndarray, name: str) -> str:
@@ -163,6 +165,9 @@ class _Recording:
         for owner in self.alive:
             first = owner.ctypes.data
             if owner.flags.c_contiguous and owner.dtype.isbuiltin == 1 and first <= address < first + owner.nbytes:
+                if id(owner) in self.shared:
+                    self.ambiguous = True
+                    break
                 name = self.names[id(owner)]
                 if array.flags.c_contiguous and array.size == owner.size and array.dtype == owner.dtype:
                     return f"{name}.reshape({self._constant(array.shape)})"
@@ -183,10 +188,6 @@ class _Recording:
         return self.scope["repeated"]
 
 
-class _Shared(Exception):
-    """Arguments lie in the same memory."""
-
-
 class _Repeated(list):
     """Holds what serves the calls of one layout: the function itself until it was watched, then its launches alone."""
 
@@ -201,14 +202,10 @@ class _Repeated(list):
                 return plain(*args)
             try:
                 made, run = _recorded(plain, args)
-                self[0] = run or watched
-            except _Shared:
-                tries -= 1
-                if not tries:
-                    self[0] = plain
-                return plain(*args)
             finally:
                 _lock.release()
+            tries -= made is not None and run is None
+            self[0] = run or (watched if tries else plain)
             return made
 
         def first(*args: Any) -> Any:
@@ -221,7 +218,10 @@ class _Repeated(list):
 
 
 def _recorded(plain: Callable, args: Sequence[Any]) -> tuple[Any, Callable | None]:
-    """What a function gives, and what does the same again: itself if it cannot be repeated, None if it did nothing."""
+    """What a function gives, and what does the same again: itself if it cannot be repeated.
+
+    None if it did nothing, or if the next call may tell more.
+    """
     global _recording
     recording = _recording = _Recording(args)
     calls.watcher = recording.launched
@@ -229,9 +229,10 @@ def _recorded(plain: Callable, args: Sequence[Any]) -> tuple[Any, Callable | Non
         made = plain(*args)
     finally:
         _recording = calls.watcher = None
-    if made is None or recording.failed:
-        return made, None if made is None else plain
-    try:
-        return made, recording.function(made, len(args))
-    except Unplannable:
-        return made, plain
+    run: Callable | None = plain
+    if made is not None and not recording.failed:
+        try:
+            run = recording.function(made, len(args))
+        except Unplannable:
+            run = plain
+    return made, None if made is None or recording.ambiguous else run

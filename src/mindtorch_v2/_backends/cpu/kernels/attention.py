@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from ...._core.geometry import strided_array
+from ...._core.geometry import packed_order, strided_array
 from ...._core.threads import blas, get_num_threads
 from ...._kernels.library import attention as kernels
 from ...._ops.attention import _attention_array, _backward_array, _Blocks, _for_all_heads, _of_shared
 from .. import xp
 from ..jit.calls import hurry, launched
+from ..jit.repeats import empty, repeats, zeros
 from ..team import in_parts, is_used
 
 hurry(kernels.attend, kernels.queries_back, kernels.keys_back)
@@ -30,7 +31,10 @@ def _takes(query: Any, *others: Any) -> bool:
 
 def _matrices(array: Any) -> Any:
     """(batch, heads, tokens, width), copied if the elements of a token are not neighbours."""
-    made = array.reshape(-1, *array.shape[-3:]) if array.ndim > 3 else array[(None,) * (4 - array.ndim)]
+    if array.ndim == 4:
+        made = array
+    else:
+        made = array.reshape(-1, *array.shape[-3:]) if array.ndim > 4 else array[(None,) * (4 - array.ndim)]
     (tokens, width), (down, right), size = made.shape[2:], made.strides[2:], made.itemsize
     lies_well = tokens == 1 or down >= width * size and down % size == 0
     return made if lies_well and (right == size or width == 1) else np.ascontiguousarray(made)
@@ -48,14 +52,19 @@ def _given(blocks: _Blocks, heads: slice, rows: slice, keys: slice) -> tuple[Any
     if blocks.mask is not None:
         return blocks.scores(heads, rows, keys), 1.0, dict(causal=False, scored=True, wide=wide)
     shape = (heads.stop - heads.start, rows.stop - rows.start, keys.stop)
-    made = np.empty(shape, blocks.scale.dtype)
+    made = empty(shape, blocks.scale.dtype)
     return made, float(blocks.scale), dict(causal=blocks.is_causal, scored=False, wide=wide)
 
 
 def _target(query: Any, spec: tuple) -> Any:
     """An array for the result, in the type that is computed in."""
     shape, strides = tuple(spec[0].shape), spec[0].strides
-    return np.empty(shape, query.dtype) if strides is None else strided_array(shape, query.dtype, strides)
+    if strides is None:
+        return empty(shape, query.dtype)
+    packed = packed_order(shape, strides)
+    if packed is None:
+        return strided_array(shape, query.dtype, strides)
+    return empty(packed[0], query.dtype).transpose(packed[1])
 
 
 def _by_samples(compute: Callable[[slice], tuple], query: Any, key: Any, mask: Any) -> list[tuple] | None:
@@ -66,6 +75,7 @@ def _by_samples(compute: Callable[[slice], tuple], query: Any, key: Any, mask: A
     return in_parts(compute, len(query), scores * (2 * query.shape[3] + _COST))
 
 
+@repeats
 def attention(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float, spec: tuple) -> Any:
     if not _takes(query, key, value):
         return None
@@ -80,7 +90,7 @@ def attention(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scal
     blocks = _Blocks(xp, query, key, mask, is_causal, scale, get_num_threads())
     matrices = [_matrices(x) for x in (query, key, value)]
     made = _target(query, spec)
-    target, norms = _matrices(made), np.empty((2, *made.shape[:-1]), query.dtype)
+    target, norms = _matrices(made), empty((2, *made.shape[:-1]), query.dtype)
     tops, totals = norms.reshape(2, -1)
     for heads, rows, keys in blocks:
         scores, factor, given = _given(blocks, heads, rows, keys)
@@ -90,6 +100,7 @@ def attention(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scal
     return made, norms
 
 
+@repeats
 def attention_backward(grad: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float,
                        norms: Any, output: Any) -> Any:
     if not _takes(query, grad, key, value):
@@ -104,11 +115,11 @@ def attention_backward(grad: Any, query: Any, key: Any, value: Any, mask: Any, i
     queries, grads, keys_, values = (_matrices(x) for x in (query, grad, all_keys, all_values))
     tops, totals = norms.reshape(2, -1)
     several = next(iter(blocks))[1:] != (slice(0, queries.shape[2]), slice(0, keys_.shape[2]))
-    of_query = np.empty(queries.shape, query.dtype)
-    of_key, of_value = ((np.zeros if several else np.empty)(x.shape, query.dtype) for x in (keys_, values))
+    of_query = empty(queries.shape, query.dtype)
+    of_key, of_value = ((zeros if several else empty)(x.shape, query.dtype) for x in (keys_, values))
     for heads, rows, keys in blocks:
         weights, factor, given = _given(blocks, heads, rows, keys)
-        of_scores, place = np.empty_like(weights), (heads.start, rows.start)
+        of_scores, place = empty(weights.shape, weights.dtype), (heads.start, rows.start)
         if not launched(kernels.queries_back, of_query, grads, queries, keys_, values, weights, of_scores, tops, totals,
                         factor, float(blocks.scale), *place, _step(*weights.shape[1::-1]), **given):
             return None
