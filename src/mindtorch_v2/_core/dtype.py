@@ -141,6 +141,15 @@ def assign(target: np.ndarray, source: np.ndarray) -> None:
     np.copyto(target, source, casting="unsafe")
 
 
+def row_major(array: np.ndarray) -> np.ndarray:
+    """An array whose elements lie row by row: itself, or a copy."""
+    if array.flags.c_contiguous or array.size < _FEW or not copiers:
+        return np.ascontiguousarray(array)
+    made = np.empty(array.shape, array.dtype)
+    assign(made, array)
+    return made
+
+
 _PYTHON_TYPES = {float: float64, int: int64, bool: bool_, complex: complex128}
 _WIDE_UNSIGNED = (uint16, uint32, uint64)
 

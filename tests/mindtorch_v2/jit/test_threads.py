@@ -4,10 +4,12 @@ import importlib.util
 import os
 import sys
 
+import numpy as np
 import pytest
 from compiled_programs import printed
 
 import mindtorch_v2 as torch
+from mindtorch_v2._backends.cpu.jit import calls
 from mindtorch_v2._core import threads
 
 needs_llvm = pytest.mark.skipif(importlib.util.find_spec("llvmlite") is None, reason="llvmlite is not installed")
@@ -251,3 +253,49 @@ for thread in threads: thread.join()
 print(len(sizes), all(size in (1, 2) for size in sizes))  # beside another's team, one works alone
 """
     assert printed(program, folder) == "4 True\n"
+
+
+def _as_with_one_thread(compute):
+    """Compares what a function gives on many threads with what it gives on one."""
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        expected = compute()
+        torch.set_num_threads(16)
+        for made, other in zip(compute(), expected, strict=True):
+            assert made.shape == other.shape and torch.allclose(made, other, rtol=1e-5, atol=1e-5)
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("shape", [(700, 100), (5000, 16), (64, 33, 32)])
+@pytest.mark.parametrize("norm", ["layer_norm", "rms_norm"])
+def test_gradients_of_few_columns_are_summed_by_rows(monkeypatch, norm, shape):
+    monkeypatch.setattr(calls, "_AT_ONCE", True)
+    torch.manual_seed(0)
+    x, grad = torch.randn(shape), torch.randn(shape)
+    given = [x, *(torch.randn(shape[-1]) for _ in range(2 if norm == "layer_norm" else 1))]
+
+    def compute():
+        leaves = [tensor.clone().requires_grad_() for tensor in given]
+        getattr(torch.nn.functional, norm)(leaves[0], shape[-1:], *leaves[1:]).backward(grad)
+        return [leaf.grad for leaf in leaves]
+
+    _as_with_one_thread(compute)
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2, -1])
+def test_large_arrays_are_joined(monkeypatch, dim):
+    monkeypatch.setattr(calls, "_AT_ONCE", True)
+    x = torch.arange(120 * 30 * 40.0).reshape(120, 30, 40)
+    parts = [x, x.transpose(0, 1).contiguous().transpose(0, 1), x.double().flip(0)]
+    _as_with_one_thread(lambda: [torch.cat(parts[:1] * 2, dim), torch.cat(parts, dim), torch.stack(parts, dim)])
+    assert torch.equal(torch.cat(parts[:1] * 2, dim), torch.from_numpy(np.concatenate([x.numpy()] * 2, dim)))
+
+
+@pytest.mark.parametrize("order", [(1, 0, 2), (2, 1, 0), (0, 2, 1), (1, 2, 0)])
+def test_reshaped_arrays_are_copied_in_order(monkeypatch, order):
+    monkeypatch.setattr(calls, "_AT_ONCE", True)
+    x = torch.arange(50 * 36 * 33).reshape(50, 36, 33).permute(order)
+    _as_with_one_thread(lambda: [x.reshape(-1), x.flatten(1), torch.ops.aten._unsafe_view(x, (-1,))])
+    assert x.reshape(-1).tolist() == x.numpy().ravel().tolist()

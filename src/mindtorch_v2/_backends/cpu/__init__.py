@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._core.dtype import row_major
 from ..._core.geometry import strided_array
 from . import convolution, lapack, matrices
 from .blocks import in_blocks
@@ -63,6 +64,7 @@ class Namespace:
     bag_sums = staticmethod(bag_sums)
     by_rows = staticmethod(by_rows)
     uninitialised = staticmethod(strided_array)
+    ascontiguousarray = staticmethod(row_major)
     lapack = lapack
     dot = staticmethod(matrices.dot)
     matmul = staticmethod(matrices.matmul)

@@ -133,6 +133,36 @@ def column_gradients(of_weight: flat, of_bias: flat, grad: flat, x: flat, means:
                 of_bias[first + j] = totals[j]
 
 
+@kernel
+def column_gradients_of_parts(sums: flat, grad: flat, x: flat, means: flat, rstds: flat, rows, n, height, *, centred):
+    """The same of each `height` rows, as [part, weight's and bias's, n], where columns are too few for all threads."""
+    for part in parallel((rows + height - 1) // height, 4 * height * n):
+        first = part * 2 * n
+        for j in range(2 * n):
+            sums[first + j] = 0
+        for row in range(part * height, min(part * height + height, rows)):
+            centre = like(means[row], x) if centred else like(0, x)
+            scale = like(rstds[row], x)
+            for j in range(n):
+                g = grad[row * n + j]
+                sums[first + j] += float64(g * ((x[row * n + j] - centre) * scale))
+                sums[first + n + j] += float64(g)
+
+
+@kernel
+def join_column_gradients(of_weight: flat, of_bias: flat, sums: flat, parts, n, *, weighted, biased):
+    for j in parallel(n, 2 * parts):
+        product = float64(0)
+        total = float64(0)
+        for part in range(parts):
+            product += sums[part * 2 * n + j]
+            total += sums[part * 2 * n + n + j]
+        if weighted:
+            of_weight[j] = product
+        if biased:
+            of_bias[j] = total
+
+
 # groups of channels --------------------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...._core.dtype import row_major
 from ...._core.geometry import packed_order, strided_array
 from ...._core.threads import blas, get_num_threads
 from ...._kernels.library import attention as kernels
@@ -37,7 +38,7 @@ def _matrices(array: Any) -> Any:
         made = array.reshape(-1, *array.shape[-3:]) if array.ndim > 4 else array[(None,) * (4 - array.ndim)]
     (tokens, width), (down, right), size = made.shape[2:], made.strides[2:], made.itemsize
     lies_well = tokens == 1 or down >= width * size and down % size == 0
-    return made if lies_well and (right == size or width == 1) else np.ascontiguousarray(made)
+    return made if lies_well and (right == size or width == 1) else row_major(made)
 
 
 def _step(tokens: int, heads: int) -> int:

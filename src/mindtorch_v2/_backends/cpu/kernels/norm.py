@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 
+from ...._core.dtype import row_major
 from ...._core.threads import get_num_threads
 from ...._kernels.library import norm as library
 from ..jit.calls import launched
 from ..jit.repeats import empty, repeats
 from .arrays import takes_halves
-from .reduce import SHARED, contiguous, shared_width
+from .reduce import LEAST_WIDTH, SHARED, contiguous, shared_width
 
 
 def _in_order(array: Any) -> Any:
@@ -19,6 +20,17 @@ def _in_order(array: Any) -> Any:
 
 def _width(rows: int, columns: int) -> int:
     return shared_width(1, columns, get_num_threads() if rows * columns >= SHARED else 1, library.COLUMNS)
+
+
+_LEAST_ROWS, _MOST_PARTS = 16, 64
+
+
+def _height(rows: int, columns: int) -> int:
+    """How many rows a thread sums up by itself: all, unless the columns are too few to give each thread some."""
+    threads = get_num_threads()
+    if rows * columns < SHARED or columns >= threads * LEAST_WIDTH:
+        return rows
+    return max(-(-rows // _MOST_PARTS), _LEAST_ROWS)
 
 
 # rows ----------------------------------------------------------------------------------------------------------------
@@ -69,9 +81,17 @@ def _row_gradients(grad: Any, input: Any, normalized_shape: tuple, mean: Any, rs
     of_weight, of_bias = (*made[1:], None)[:2]
     if of_weight is None and of_bias is None:
         return made
-    done = launched(library.column_gradients, of_weight if of_bias is None else of_bias if of_weight is None
-                    else of_weight, of_weight if of_bias is None else of_bias, grad, x, mean, rstd, rows, n,
-                    _width(rows, n), centred=centred, weighted=of_weight is not None, biased=of_bias is not None)
+    targets = of_bias if of_weight is None else of_weight, of_weight if of_bias is None else of_bias
+    wanted = dict(weighted=of_weight is not None, biased=of_bias is not None)
+    height = _height(rows, n)
+    if height < rows:
+        parts = -(-rows // height)
+        sums = empty((parts, 2, n), np.float64)
+        done = launched(library.column_gradients_of_parts, sums, grad, x, mean, rstd, rows, n, height, centred=centred)
+        done = done and launched(library.join_column_gradients, *targets, sums, parts, n, **wanted)
+    else:
+        done = launched(library.column_gradients, *targets, grad, x, mean, rstd, rows, n, _width(rows, n),
+                        centred=centred, **wanted)
     return made if done else None
 
 
@@ -136,7 +156,7 @@ def group_norm_backward(grad_out: Any, input: Any, weight: Any, mean: Any, rstd:
 def _channels(input: Any, strides: Any) -> tuple[Any, bool]:
     """The array in C order, with channels last where that is how it lies, and whether they are."""
     if strides is not None:
-        return np.ascontiguousarray(np.moveaxis(input, 1, -1)), True
+        return row_major(np.moveaxis(input, 1, -1)), True
     return _in_order(input), math.prod(input.shape[2:]) == 1
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...._core.dtype import bfloat16
+from ...._core.dtype import bfloat16, row_major
 from ...._core.geometry import Steps
 from .. import convolution as by_numpy
 from .. import onednn_kernels
@@ -99,7 +99,7 @@ def _arranged(array: Any) -> tuple[Any, bool]:
     order = _CHANNELS_LAST.get(array.ndim)
     if order is not None and array.transpose(order).flags.c_contiguous:
         return array, True
-    return np.ascontiguousarray(array), False
+    return row_major(array), False
 
 
 # convolution ---------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...._core.dtype import REDUCED, float32, float64
+from ...._core.dtype import REDUCED, float32, float64, row_major
 from ...._core.threads import get_num_threads
 from ...._kernels.library import reduce as library
 from ...._ops._declare.rules import Spec
@@ -24,7 +24,7 @@ INF = float("inf")
 
 
 def contiguous(array: Any) -> Any:
-    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+    return array if array.flags.c_contiguous else row_major(array)
 
 
 class Step(NamedTuple):
@@ -65,11 +65,14 @@ def divisor_near(n: int, wanted: int) -> int:
     return next(d for d in range(min(wanted, n), 0, -1) if n % d == 0)
 
 
+LEAST_WIDTH = 32  # columns of a turn that leave enough side by side
+
+
 def shared_width(outer: int, inner: int, threads: int, most: int) -> int:
     """How many columns a turn takes: all, or so many that there is a turn for each thread."""
     if threads > 1 and outer < threads:
         share = -(-inner * outer // threads)
-        return min(max(-(-share // 16) * 16, 32), most)
+        return min(max(-(-share // 16) * 16, LEAST_WIDTH), most)
     return min(inner, most)
 
 
@@ -89,7 +92,7 @@ def in_order(x: Any, axes: tuple[int, ...] | None) -> tuple[Any, tuple[int, ...]
     order = tuple(sorted(range(x.ndim), key=lambda d: -abs(x.strides[d])))
     turned = x.transpose(order)
     if not turned.flags.c_contiguous:
-        return np.ascontiguousarray(x), axes, ()
+        return row_major(x), axes, ()
     return turned, None if axes is None else tuple([order.index(d % x.ndim) for d in axes]), order
 
 
@@ -248,7 +251,7 @@ class Folding:
         made = np.empty([x.shape[order.index(d)] for d in kept], kind)
         if not fold(made, x, steps, fold.partial(kind), p):
             return None
-        return np.ascontiguousarray(made.transpose([kept.index(d) for d in sorted(kept)])).reshape(spec.shape)
+        return row_major(made.transpose([kept.index(d) for d in sorted(kept)])).reshape(spec.shape)
 
     def quick(self, x: Any, dim: Any, keepdim: bool) -> Any:
         """The fold of a contiguous array of a plain type over all or one dimension; None for others."""
@@ -459,11 +462,11 @@ class _Moments:
             found = in_order(x, axes)
             if found is None:
                 return None
-            kept = np.ascontiguousarray(x) if found[2] and axes is not None else found[0]
+            kept = row_major(x) if found[2] and axes is not None else found[0]
         steps = steps_of(kept.shape, axes)
         if len(steps) > 1:  # the folded dimensions behind the others
             last = {d % x.ndim for d in axes or ()}
-            kept = np.ascontiguousarray(x.transpose([*(d for d in range(x.ndim) if d not in last), *last]))
+            kept = row_major(x.transpose([*(d for d in range(x.ndim) if d not in last), *last]))
             steps = steps_of(kept.shape, tuple(range(x.ndim - len(last), x.ndim)))
         if not steps:
             return None
