@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from ...._core.dtype import row_major
 from ...._core.threads import get_num_threads
 from ...._kernels.library import norm as library
 from ..jit.calls import launched
@@ -156,7 +155,7 @@ def group_norm_backward(grad_out: Any, input: Any, weight: Any, mean: Any, rstd:
 def _channels(input: Any, strides: Any) -> tuple[Any, bool]:
     """The array in C order, with channels last where that is how it lies, and whether they are."""
     if strides is not None:
-        return row_major(np.moveaxis(input, 1, -1)), True
+        return np.ascontiguousarray(np.moveaxis(input, 1, -1)), True
     return _in_order(input), math.prod(input.shape[2:]) == 1
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...._core.dtype import REDUCED, float32, float64, row_major
+from ...._core.dtype import REDUCED, float32, float64
 from ...._core.threads import get_num_threads
 from ...._kernels.library import reduce as library
 from ...._ops._declare.rules import Spec
@@ -24,7 +24,7 @@ INF = float("inf")
 
 
 def contiguous(array: Any) -> Any:
-    return array if array.flags.c_contiguous else row_major(array)
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
 class Step(NamedTuple):
@@ -92,7 +92,7 @@ def in_order(x: Any, axes: tuple[int, ...] | None) -> tuple[Any, tuple[int, ...]
     order = tuple(sorted(range(x.ndim), key=lambda d: -abs(x.strides[d])))
     turned = x.transpose(order)
     if not turned.flags.c_contiguous:
-        return row_major(x), axes, ()
+        return np.ascontiguousarray(x), axes, ()
     return turned, None if axes is None else tuple([order.index(d % x.ndim) for d in axes]), order
 
 
@@ -251,7 +251,7 @@ class Folding:
         made = np.empty([x.shape[order.index(d)] for d in kept], kind)
         if not fold(made, x, steps, fold.partial(kind), p):
             return None
-        return row_major(made.transpose([kept.index(d) for d in sorted(kept)])).reshape(spec.shape)
+        return np.ascontiguousarray(made.transpose([kept.index(d) for d in sorted(kept)])).reshape(spec.shape)
 
     def quick(self, x: Any, dim: Any, keepdim: bool) -> Any:
         """The fold of a contiguous array of a plain type over all or one dimension; None for others."""
@@ -462,11 +462,11 @@ class _Moments:
             found = in_order(x, axes)
             if found is None:
                 return None
-            kept = row_major(x) if found[2] and axes is not None else found[0]
+            kept = np.ascontiguousarray(x) if found[2] and axes is not None else found[0]
         steps = steps_of(kept.shape, axes)
         if len(steps) > 1:  # the folded dimensions behind the others
             last = {d % x.ndim for d in axes or ()}
-            kept = row_major(x.transpose([*(d for d in range(x.ndim) if d not in last), *last]))
+            kept = np.ascontiguousarray(x.transpose([*(d for d in range(x.ndim) if d not in last), *last]))
             steps = steps_of(kept.shape, tuple(range(x.ndim - len(last), x.ndim)))
         if not steps:
             return None

@@ -49,10 +49,16 @@ def _is_note(array: Array) -> bool:
     return data is not None and array.shape == (1,) and array.dtype.kind in "ib" and not data[0]
 
 
-def prepared(written: kernel, *numbers: float, **constants: Any) -> Callable[..., bool]:
-    if numbers:
-        return lambda *arrays: launched(written, *arrays, arrays[0].size, *numbers, **constants)
+def prepared(written: kernel, **constants: Any) -> Callable[..., bool]:
     return functools.partial(launched, written, **constants)
+
+
+def prepared_over_lists(written: kernel, *numbers: float, **constants: Any) -> Callable[..., bool]:
+    def launch(*lists: list) -> bool:
+        places = zip(*lists, strict=True)
+        return all([launched(written, *own, own[0].size, *numbers, **constants) for own in places])
+
+    return launch
 
 
 note = launched
