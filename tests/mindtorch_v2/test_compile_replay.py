@@ -3,7 +3,10 @@
 import importlib.util
 import random
 import sys
+from collections import deque
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import mindtorch_v2 as torch
@@ -778,3 +781,31 @@ def test_calls_that_cannot_be_replayed_are_recorded_only_where_that_gains_someth
     for _ in range(10):
         assert torch.equal(run(x), (x * 2 + 1).tanh().exp())
     assert recorded[0] and not recorded[-1]
+
+
+NESTED = {"list": [1.0, {"inner": 2.0}], "object": SimpleNamespace(part=SimpleNamespace(value=3.0))}
+QUEUE = deque([1.0])
+NUMBERS = np.array([1.0])
+
+
+@pytest.mark.parametrize("read, change", [
+    (lambda: NESTED["list"][1]["inner"], lambda: NESTED["list"][1].update(inner=NESTED["list"][1]["inner"] + 1)),
+    (lambda: NESTED["object"].part.value, lambda: vars(NESTED["object"].part).update(value=random.randrange(9, 99))),
+    (lambda: QUEUE[0], lambda: QUEUE.appendleft(QUEUE[0] + 1)),
+])  # fmt: skip
+def test_what_lies_in_other_containers_and_objects(replays, read, change):
+    x = torch.ones(3)
+    f = compiled(lambda: (x * read() + 1).sin())
+    settled(f)
+    assert replays
+    for _ in range(3):
+        change()
+        assert torch.allclose(f(), (x * read() + 1).sin())
+
+
+def test_numbers_in_arrays_of_numpy_are_read_each_time(replays):
+    x = torch.ones(3)
+    f = compiled(lambda: x * float(NUMBERS[0]) + 1)
+    settled(f)
+    NUMBERS[0] += 1
+    assert f().tolist() == [1 + NUMBERS[0]] * 3 and not replays

@@ -4,6 +4,7 @@ import dis
 import gc
 import random
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from operator import is_
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodType, ModuleType
@@ -25,11 +26,14 @@ _OURS = {__name__.partition(".")[0], "numpy", "scipy", "ml_dtypes", "llvmlite", 
 _KNOWN = (sys.stdlib_module_names | _OURS) - {"__main__"}
 _SIMPLE = frozenset({bool, int, float, complex, str, bytes, type(None), dtype, device, type(Ellipsis)})
 _MOST = 256  # elements of a container that are looked at
+_MOST_OBJECTS = 64  # of those that are found in others
 _COMPARED = _SIMPLE | {tuple}  # by value; other objects are the same or not
 _STORES = frozenset({"STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL"})
 _MAKERS = frozenset({"__init__", "__new__", "__post_init__", "<module>"})  # what they write to is new
 _IMPORTS = frozenset({"_find_and_load", "_find_spec"})  # that ask finders of the program, too
 _OF_ALL = frozenset(vars(Module()))  # attributes that all modules have; what is in them is looked at by itself
+_SEQUENCES = (list, tuple, set, frozenset, deque)
+_CONTAINERS = (*_SEQUENCES, dict)
 _CODE = (FunctionType, MethodType, BuiltinFunctionType, ModuleType, type)
 
 
@@ -143,6 +147,8 @@ class Surroundings:
         self.cells: list[tuple[Any, Any]] = []
         self.objects: list[tuple[Any, tuple]] = []  # containers and plain objects, with what is in them
         self._seen: set[int] = set()
+        self._looked_at: set[int] = set()
+        self._names = {name for code in watched.codes for name in code.co_names}
         self.version = changes[0]
         for value in (fn, *_defaults(fn)):
             self._take(value)
@@ -173,7 +179,8 @@ class Surroundings:
                        and "load" not in name):  # fmt: skip
                     raise NotGuarded(f"{type(module).__name__} has hooks")
                 for name, held in vars(module).items():
-                    if name not in _OF_ALL and not isinstance(held, Module):
+                    unread = isinstance(held, np.ndarray) and name not in self._names
+                    if name not in _OF_ALL and not isinstance(held, Module) and not unread:
                         self._take_inside(held)
         elif isinstance(value, FunctionType):
             for cell in _cells(value):
@@ -185,11 +192,22 @@ class Surroundings:
             self._take_inside(value)
 
     def _take_inside(self, value: Any) -> None:
-        if isinstance(value, (*_CODE, Tensor)) or value.__class__ in _SIMPLE:
-            return
-        inside = _inside(value)
-        if inside is not None:
-            self.objects.append((value, inside))
+        """Takes a container or an object, and those in it; of objects only attributes with names that were read."""
+        waiting = [value]
+        for held in waiting:
+            if isinstance(held, (*_CODE, Tensor, Module)) or held.__class__ in _SIMPLE or id(held) in self._looked_at:
+                continue
+            if isinstance(held, np.ndarray):
+                raise NotGuarded("it reads an array of NumPy, whose elements may change")
+            inside = _inside(held)
+            if inside is None or held is not value and len(self._looked_at) >= _MOST_OBJECTS:
+                continue
+            self._looked_at.add(id(held))
+            self.objects.append((held, inside))
+            if isinstance(held, _CONTAINERS):
+                waiting += inside
+            else:
+                waiting += [part for name, part in vars(held).items() if name in self._names]
 
     def tensors(self) -> Iterator[tuple[Tensor, Callable[[], bool]]]:
         """The tensors it reads, each with a function that says whether it still is in its place."""
@@ -258,7 +276,7 @@ def _of_module(module: Module) -> tuple:
 
 def _inside(value: Any) -> tuple | None:
     """What a container or an object holds; None where it does not say."""
-    if isinstance(value, (list, tuple, set, frozenset)):
+    if isinstance(value, _SEQUENCES):
         return tuple(value) if len(value) <= _MOST else (len(value),)
     if isinstance(value, dict):
         return (*value.keys(), *value.values()) if len(value) <= _MOST else (len(value),)
