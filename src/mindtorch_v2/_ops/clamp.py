@@ -128,7 +128,8 @@ def _is_ordinary(bound: Any) -> bool:
 class _Clamp(Pointwise):
     """Refuses bounds that the result's type cannot hold, and writes in place, with the names C++ gives the types."""
 
-    wraps_numbers = False
+    wraps_numbers = any_numbers = False
+    only_checks = True
 
     def plan(
         self, operator: Operator, args: Sequence[Any], target: Tensor | None = None

@@ -9,7 +9,7 @@ from typing import Any
 from .._backends.interface import backend_of
 from .._backends.meta import MetaArray
 from .._core.device import device
-from .._core.dtype import FLOAT, REDUCED
+from .._core.dtype import FLOAT, REDUCED, bool_
 from .._core.planning import planners, plans
 from .._core.tensor import Tensor
 from .._dispatch.keys import META_MASK, changed_modes
@@ -282,7 +282,7 @@ def _expression(
     try:
         if moved is not None:
             return moved(args, made, fixed)
-        if not isinstance(family, Pointwise) or (type(family).kernel, type(family).computed) != _OWN:
+        if not isinstance(family, Pointwise) or not family.only_checks and _functions(type(family)) != _OWN:
             return None
         given = twins_of(args, {})
         spec, kind, at = family.plan(operator, given, None if target is None else given[0])
@@ -318,7 +318,11 @@ def _expression(
         return None
 
 
-_OWN = (Pointwise.kernel, Pointwise.computed)
+def _functions(family: type[Pointwise]) -> tuple[Callable, Callable]:
+    return family.kernel, family.computed
+
+
+_OWN = _functions(Pointwise)
 
 
 def _copied(args: Sequence[Any], made: Any, fixed: frozenset[str], at: int = 0) -> Expression | None:
@@ -346,8 +350,33 @@ def _dtype(name: str) -> Any:
     return np.dtype(name)
 
 
+def _chosen(args: Sequence[Any], made: Any, fixed: frozenset[str], order: tuple[int, int, int]) -> Expression | None:
+    """What a choice computes: `order` has the positions of the condition, of what is taken then, and otherwise.
+
+    On the CPU, of floating point numbers of one type.
+    """
+    condition, *choices = [args[i] for i in order]
+    tensors = [choice for choice in choices if isinstance(choice, Tensor)]
+    kind = ir.type_of(made)
+    if kind not in ("f16", "bf16", "f32", "f64") or condition._device.type != "cpu" or condition.dtype is not bool_:
+        return None
+    if any(tensor._array.dtype != made for tensor in tensors):
+        return None
+    if made in REDUCED and len(tensors) < len(choices):
+        return None  # a number is rounded first
+    plain = [v._array.dtype if isinstance(v, Tensor) else v for v in args]
+    return _traced(fixed, _choice(order), plain, [0, 1, 2], _dtype("float32") if made in REDUCED else made)
+
+
+@functools.cache
+def _choice(order: tuple[int, int, int]) -> Callable:
+    """The function that chooses between two of its operands by a third."""
+    return lambda xp, *values: xp.where(*[values[i] for i in order])
+
+
 _MOVES: dict[str, Callable[..., Expression | None]] = {
     "copy_": functools.partial(_copied, at=1), "clone": _copied, "_to_copy": _copied,
+    "where": functools.partial(_chosen, order=(0, 1, 2)), "masked_fill": functools.partial(_chosen, order=(1, 2, 0)),
 }  # fmt: skip
 
 

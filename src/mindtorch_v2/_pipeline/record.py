@@ -340,12 +340,16 @@ def _source(operator: Operator, backend: int) -> tuple[str, str]:
                     otherwise += [f"    if {name}.__class__ in REAL:", f"        _layout_{at} = {name}.__class__",
                                   f"        _free.append({name})"]  # fmt: skip
                     found = f"{name}.__class__ if {name}.__class__ in REAL else {found}"
-                plain.append(f"{name}.__class__ in {'REAL' if free else '()'} or {name}.__class__ not in NUMBERS")
+                    plain.append(f"{name}.__class__ in REAL or {name}.__class__ not in NUMBERS")
+                else:
+                    found = f"{number} if {name}.__class__ in NUMBERS else {found}"
                 otherwise.append("el")
             known, test = f"_node.a{len(given)}.array", ""
             if a.type == "Tensor|Scalar" and free:
                 test, known = f"(_known := {known}) is type({name}) or ", "_known"
                 numbers.append(f"\n            if _free & {1 << len(given)}: _trace.numbers.append({name})")
+            elif a.type == "Tensor|Scalar":
+                test = f"{name}.__class__ in NUMBERS and {number} == {known} or "
             as_before.append(f"({test}{array} is {known})")
             given.append(found)
             if otherwise:

@@ -263,13 +263,20 @@ class Trace:
         return node
 
     def learn(self, node: Node, kernel: "Known", given: Sequence[Any], rest: tuple) -> None:
-        """Notes how a call like this one is known: `given` has values by number, and classes of Python's numbers."""
+        """Notes how a call like this one is known.
+
+        `given` has values by number, and of Python's numbers the class, with the value if a run is not given it anew.
+        """
         node.kernel, node.rest = kernel, rest
         node.free = sum([1 << at for at, value in enumerate(given) if value.__class__ is type])
         node.free |= NOTED if node.recipe.fails else 0
         places = self.places_up_to(node)
         for name, value in zip(("a0", "a1", "a2", "a3"), given):
-            place = ABSENT if value is None else NUMBER_PLACES.get(value) or places[value]
+            if value.__class__ is tuple:
+                place = Place()
+                place.array = value
+            else:
+                place = ABSENT if value is None else NUMBER_PLACES.get(value) or places[value]
             setattr(node, name, place)
 
     def places_up_to(self, node: Node) -> list[Place]:

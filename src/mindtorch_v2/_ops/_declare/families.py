@@ -424,6 +424,7 @@ class Pointwise(Family):
     sharded = "pointwise"
     out = CASTABLE
     wraps_numbers = True  # a number counts as an operand without dimensions where the result's layout is found
+    only_checks = False  # whether a subclass with a kernel of its own computes what `compute` does, and checks numbers
 
     def __init__(self, compute: "str | Callable", result: Callable = promoted, *, ufunc: str | None = None,
                  excluding: Sequence[int] = (), check: Callable | None = None, named: str | None = None,
