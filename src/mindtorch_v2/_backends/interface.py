@@ -106,6 +106,15 @@ class Backend:
         """
         return None
 
+    def fused_sum(self, operator: Operator, layouts: dict[str, Any], numbers: dict[str, Any]) -> Callable | None:
+        """What adds two arrays and gives the sum to an operator whose declaration has a call for that (`of_sums`).
+
+        `layouts` has the `addend` (added to the operator's first argument), the operator's tensors, the `sum` and the
+        results by name, `numbers` its other arguments. The function is given the tensors that are read, in this order,
+        and gives the sum and the results. None if the device has no such call for these.
+        """
+        return None
+
 
     # plans -----------------------------------------------------------------------------------------------------
 

@@ -264,6 +264,8 @@ _LAYER_NORM = op("_native_layer_norm(Tensor input, int[] normalized_shape, Tenso
    kernel=computes(_layer_norm_specs, _layer_norm_array),
    kernels={"cpu": "norm.layer_norm", "cuda": "norm.layer_norm", "npu": "norm.layer_norm"},
    npu="aclnnLayerNorm(input, normalized_shape, weight, bias, eps, output, mean, rstd)",
+   of_sums={"npu": "aclnnAddLayerNorm(input, addend, weight, bias, biasOptional=None, eps, additionalOutput=True, "
+                   "output, mean, rstd, sum)"},
    grad={"input, weight, bias": _layer_norm_grad},
    public="", samples=cases(*_NORM_SAMPLES), decomposition=_layer_norm_by_parts, batch=decomposed,
    aten=Aten(name="native_layer_norm"), in_rows="layer_norm")
@@ -402,6 +404,7 @@ _rms_norm = function_of(op(
     "rstd)",
     kernel=computes(_rms_norm_specs, _rms_norm_array),
     kernels={"cpu": "norm.rms_norm", "cuda": "norm.rms_norm", "npu": "norm.rms_norm"},
+    of_sums={"npu": "aclnnAddRmsNorm(input, addend, weight, eps, output, rstd, sum)"},
     grad={"input, weight": _rms_norm_grad},
     public="", samples=cases(*_RMS_SAMPLES), decomposition=_rms_norm_by_parts, batch=decomposed,
     aten=Aten(name="_fused_rms_norm"), node="MulBackward0", in_rows="rms_norm"))

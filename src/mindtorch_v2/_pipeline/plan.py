@@ -23,6 +23,7 @@ class Step:
     form: Any = None  # what the kernel's geometry follows from (run.py)
     product: Any = None  # what multiplies, what it is given, and the result's layout (products.py)
     multiplied: Any = None  # the product, and its parts
+    together: Any = None  # a sum and a call of it (sums.py)
     bytes: int = 0
     flops: int = 0
     seconds: float | None = None

@@ -17,6 +17,7 @@ from .fuse import Body, Operand, geometry, in_rows, kernel, of_rows, row_geometr
 from .plan import Plan, Step
 from .products import Matrix, Part, Product, join_products, product_of
 from .run import Form, Group, Sum, memory_of, runner_of
+from .sums import Together, join_sums
 from .trace import Entry, Free, Layout, Trace, Value, layout_of
 
 HOSTS = ("cpu", "meta")  # the CPU, and what is planned as for it, and never run
@@ -51,6 +52,7 @@ class Draft:
         self.rows: dict[int, Place] = {}  # by memory: values that rows have one of, which later entries may read
         self.frees: list[int] = []  # positions of the numbers that a run brings, `f0` ... in the body
         self.product: Any = None  # of a step that multiplies matrices: see products.py
+        self.together: Any = None  # of a step that adds, and calls something of the sum: see sums.py
 
     def next_name(self) -> str:
         """That of the next entry's value, which is the same in all steps that compute the same."""
@@ -128,6 +130,7 @@ class _Planner:
             if rest is not None:
                 self._call(rest, self.plan.entries[rest])
         join_products(self)
+        join_sums(self)
         reads = self.reads()
         for draft in self.drafts:
             self.plan.steps.append(self._step(draft, reads))
@@ -162,6 +165,10 @@ class _Planner:
     def writes(self, draft: Draft) -> bool:
         """Whether a step writes memory that was there before."""
         return bool(draft.writes) or any(_written(self.plan.entries[at]) for at in draft.entries)
+
+    def is_call(self, draft: Draft) -> bool:
+        """Whether a step is one call by itself."""
+        return draft.shape is None and draft.product is None and draft.together is None
 
     def drop(self, draft: Draft) -> None:
         """Leaves a step out."""
@@ -416,6 +423,8 @@ class _Planner:
         entry = plan.entries[draft.entries[0]]
         if draft.product is not None:
             return product_step(plan, draft.entries, *draft.product)
+        if draft.together is not None:
+            return sum_step(plan, draft.entries, draft.together)
         if draft.shape is None or len(draft.entries) == 1 and entry.recipe.expression is None:
             return call_step(plan, draft.entries)
         kept = []
@@ -436,8 +445,8 @@ class _Planner:
         step.outputs += [one.number for one in sums]
         rows = frozenset(draft.body.rows)
         words, letters = geometry_of(step.kind, draft.shape, draft.stay, rows, operands, len(kept))
-        on_cpu = operands[0].layout.device.type == "cpu"
-        reused = self._reused(draft, kept, reads) if on_cpu and not draft.body.rows else {}
+        on_host = operands[0].layout.device.type in HOSTS
+        reused = self._reused(draft, kept, reads) if on_host and not draft.body.rows else {}
         if draft.body.rows:
             step.kernel = row_kernel(draft.body, operands, stored, names, letters)
         else:
@@ -511,6 +520,16 @@ def product_step(plan: Plan, entries: list[int], product: Product, parts: list[P
     step.product, step.multiplied = (launch, given, plan.layouts[made]), (product, parts)
     step.bytes = sum([plan.layouts[n].nbytes for n in (*step.inputs, made)])
     step.flops = 2 * product.work
+    step.text = lambda: "\n".join(map(_call_text, calls))
+    return step
+
+
+def sum_step(plan: Plan, entries: list[int], together: Together) -> Step:
+    """A sum and a call of it."""
+    calls = [plan.entries[at] for at in entries]
+    step = Step("call", entries, together.given, together.made)
+    step.together = together
+    step.bytes = sum([plan.layouts[n].nbytes for n in (*step.inputs, *step.outputs)])
     step.text = lambda: "\n".join(map(_call_text, calls))
     return step
 

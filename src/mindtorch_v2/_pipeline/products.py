@@ -181,7 +181,9 @@ def _parts(planner: "_Planner", draft: "Draft", after: "Draft", product: Product
            readers: dict[int, list["Draft"]]) -> list[Part]:  # fmt: skip
     """What a step does with the elements of a product, one thing after the other; nothing if it is more than that."""
     plan = planner.plan
-    if after.shape is None or after.writes or after.sums or after.body.rows or len(after.entries) > _MOST_PARTS:
+    if after.shape is None and (not planner.is_call(after) or planner.writes(after)):
+        return []
+    if after.writes or after.sums or after.body.rows or len(after.entries) > _MOST_PARTS:
         return []
     between = planner.drafts[draft.index + 1 : after.index]
     if any(planner.writes(other) for other in between):

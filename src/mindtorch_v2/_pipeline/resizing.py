@@ -12,9 +12,10 @@ from .._backends.interface import backend_of
 from .._core.geometry import contiguous_strides
 from .fuse import LONG, Operand, run_of
 from .plan import Plan, Step
-from .planner import call_step, geometry_of, product_step
+from .planner import call_step, geometry_of, product_step, sum_step
 from .products import Matrix, product_of
 from .run import memory_of, runner_of
+from .sums import together
 from .trace import Entry, Layout, Trace, layout_of
 
 
@@ -105,6 +106,10 @@ def _step(plan: Plan, step: Step, sizes: _Sizes) -> Step | None:
     """A step for other sizes."""
     if step.product is not None:
         return _product(plan, step)
+    if step.together is not None:
+        first, second = [plan.entries[at] for at in step.entries]
+        found = together(first, second, plan.layouts, step.together.unread)
+        return None if found is None else sum_step(plan, step.entries, found)
     if step.group is None:
         return call_step(plan, step.entries)
     group, form = step.group, step.form

@@ -166,6 +166,10 @@ class _Written:
             self.lines.append(f"at = {at}{told}" + "; began = clock()" * self.timed)
             if step.product is not None:
                 self.lines += self._multiplying(at, step)
+            elif step.together is not None:
+                self.scope[f"together{at}"] = step.together.launch
+                made, read = (", ".join(f"v{n}" for n in some) for some in (step.together.made, step.together.given))
+                self.lines.append(f"{made} = together{at}({read})")
             else:
                 self.lines += self._calling(at, step) if step.group is None else self._launching(at, step)
             if self.timed:

@@ -45,8 +45,8 @@ def named(calls: Counter, *parts: str) -> int:
 
 
 def block(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    y = F.gelu(F.linear(x, weight, bias)) * 2 + x
-    z = F.layer_norm(y, (8,), bias, bias)
+    y = F.gelu(F.linear(x, weight, bias)) - x
+    z = F.layer_norm(y * 2, (8,), bias, bias)
     return (z.softmax(-1) - 0.5).t().contiguous().view(-1)[3:], z
 
 
@@ -225,7 +225,9 @@ def test_what_waits_for_the_device_runs_step_by_step(npu: Any, monkeypatch: pyte
         made, plan = planned(block, *given)
         close(made, block(*operands("cpu")))
     assert plan.function.programs == [] and plan.function.refusals == plans.ATTEMPTS
-    assert len(steps) == len(set(steps)) * plans.ATTEMPTS
+    tried = len(steps)
+    close(planned(block, *given)[0], block(*operands("cpu")))
+    assert len(steps) == tried >= plans.ATTEMPTS
 
 
 def test_precision_is_that_of_the_run(npu: Any) -> None:

@@ -1,6 +1,6 @@
 """Ascend NPUs as a device: their kernels are made of rows (families.py)."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from ..._core.dtype import bfloat16
 from ..._core.tensor import Tensor
 from ..._dispatch.registry import Operator
 from ..interface import Backend
-from . import families, plans, runtime
+from . import families, fusions, plans, runtime
 from .array import NpuStorage
 from .chips import WITHOUT_BFLOAT16
 
@@ -34,6 +34,12 @@ class NpuBackend(Backend):
 
     def inplace_kernel(self, operator: Operator, functional: Operator) -> Callable:
         return families.inplace_kernel_of(operator, functional)
+
+    def fused_product(self, product: Any, parts: Sequence[Any]) -> Callable | None:
+        return fusions.fused_product(product, parts)
+
+    def fused_sum(self, operator: Operator, layouts: dict[str, Any], numbers: dict[str, Any]) -> Callable | None:
+        return fusions.fused_sum(operator, operator.declaration.of_sums["npu"], layouts, numbers)
 
     def plan_runner(self, plan: Any, steps: Callable[[Callable[[int], None] | None], Callable]) -> Callable:
         return plans.Runs(steps)

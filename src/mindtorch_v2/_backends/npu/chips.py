@@ -30,6 +30,8 @@ _CHIPS_OF: dict[str, frozenset[str]] = {
                      "aclnnFlashAttentionScoreGrad", "aclnnFlashAttentionScoreV2", "aclnnFlashAttentionScoreGradV2"),
                     _SINCE_A2),
     **dict.fromkeys(("aclnnRmsNorm", "aclnnRmsNormGrad"), _SINCE_A2 | {P310}),
+    # A 310P has these, but documents differ in which results it gives.
+    **dict.fromkeys(("aclnnAddRmsNorm", "aclnnAddLayerNorm"), _SINCE_A2),
 }  # fmt: skip
 _CHIPS_OF["aclnnForeachCopy"] = frozenset((A2, NEW))
 _OF_LISTS = ("aclnnForeach", "aclnnGroupedMatmul")

@@ -71,6 +71,9 @@ class Fields:
     # What it is to a device that multiplies matrices and does something with the elements at once
     # (_pipeline/products.py).
     after_product: str | None = None
+    # By device, the call that computes a sum and this of it, in a row's language where devices have rows; `addend` and
+    # the first argument are added to `sum` (_pipeline/sums.py).
+    of_sums: Mapping[str, str] | None = None
 
 
 _FIELDS = frozenset(name for name in vars(Fields) if not name.startswith("_"))

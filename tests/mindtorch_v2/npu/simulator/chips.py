@@ -21,6 +21,7 @@ LACKING = {
     "aclnnMaxPool2dWithIndices": OLD, "aclnnMaxPool2dWithIndicesBackward": OLD, "aclnnMaxPool3dWithArgmax": OLD,
     "aclnnMaxPool3dWithArgmaxBackward": OLD, "aclnnApplyAdamWV2": OLD, "aclnnFlashAttentionScore": OLD,
     "aclnnFlashAttentionScoreGrad": OLD, "aclnnFlashAttentionScoreV2": OLD, "aclnnFlashAttentionScoreGradV2": OLD,
+    "aclnnAddRmsNorm": ("910A",), "aclnnAddLayerNorm": ("910A",),
     "aclnnRmsNorm": ("910A",), "aclnnRmsNormGrad": ("910A",), "aclnnForeachCopy": ("A3", *OLD),
 }  # fmt: skip
 
@@ -69,6 +70,12 @@ def check(chip: str, symbol: str, kinds: Sequence[tuple[str, str]], values: Sequ
         pairs = zip(named["inputLengths"], named["targetlengths"], strict=True)
         if not all(0 < labels <= steps for steps, labels in pairs):
             raise Fault(161002, f"{symbol}: lengths of targets {named['targetlengths']} are not computed as elsewhere")
+    if symbol in ("aclnnAddRmsNorm", "aclnnAddLayerNorm"):
+        shape, scale = named["x1"].shape, named["gamma"].shape
+        if named["x2"].shape != shape or 0 in shape or shape[len(shape) - len(scale) :] != scale:
+            raise Fault(161002, f"{symbol}: x1 {shape}, x2 {named['x2'].shape}, gamma {scale}")
+        if len({named[n].dtype for n in ("x1", "x2", "gamma", "beta", "yOut", "xOut") if n in named}) != 1:
+            raise Fault(161002, f"{symbol}: tensors of several types")
     if symbol == "aclnnRmsNorm" and named["yOut"].dtype != named["x"].dtype:
         raise Fault(161002, f"{symbol}: y is {named['yOut'].dtype}, x is {named['x'].dtype}")
 

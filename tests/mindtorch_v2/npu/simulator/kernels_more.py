@@ -235,6 +235,11 @@ def rms_norm(x: np.ndarray, gamma: np.ndarray, eps: float) -> tuple[np.ndarray, 
     return x * rstd * gamma, rstd
 
 
+@kernel("AddRmsNorm")
+def add_rms_norm(x: np.ndarray, y: np.ndarray, gamma: np.ndarray, eps: float) -> tuple:
+    return (*rms_norm(x + y, gamma, eps), x + y)
+
+
 @kernel("RmsNormGrad")
 def rms_norm_grad(grad: np.ndarray, x: np.ndarray, rstd: np.ndarray, gamma: np.ndarray) -> tuple:
     axes, leading = tuple(range(x.ndim - gamma.ndim, x.ndim)), tuple(range(x.ndim - gamma.ndim))

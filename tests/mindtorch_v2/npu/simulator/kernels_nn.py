@@ -305,6 +305,13 @@ def layer_norm(x: np.ndarray, shape: tuple[int, ...], weight: Any, bias: Any, ep
     return y if bias is None else y + bias, mean, rstd
 
 
+@kernel("AddLayerNorm")
+def add_layer_norm(x: np.ndarray, y: np.ndarray, weight: np.ndarray, bias: np.ndarray, row: Any, eps: float,
+                   gives_sum: bool) -> tuple:  # fmt: skip
+    total = x + y if row is None else x + y + row
+    return (*layer_norm(total, weight.shape, weight, bias, eps), total if gives_sum else None)
+
+
 @kernel("LayerNormBackward")
 def layer_norm_backward(grad: np.ndarray, x: np.ndarray, shape: tuple[int, ...], mean: np.ndarray, rstd: np.ndarray,
                         weight: Any, bias: Any, mask: tuple[bool, ...]) -> tuple:  # fmt: skip
