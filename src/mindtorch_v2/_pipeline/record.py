@@ -229,6 +229,7 @@ _MADE = """
 _made = _new(Tensor)
 _made._array = _array = _node.array
 _array.holder = _ref(_made){device}
+if _node.tensor is not None: _trace.apart = True
 """
 # What a public function begins with: tensors that nothing is derived for are those of the last recording, if nobody
 # held them (Lent in trace.py). (Not in backward passes, which look who holds their tensors.)

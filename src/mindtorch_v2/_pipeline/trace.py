@@ -168,8 +168,8 @@ _traces: "weakref.WeakSet[Trace]" = weakref.WeakSet()
 class Trace:
     """See the package. `node` stands for what was recorded since the last flush."""
 
-    __slots__ = ("__weakref__", "_last", "_places", "draws", "flush", "inputs", "known", "lent", "lines", "live",
-                 "node", "nodes", "numbers", "outputs", "plan", "quick", "root", "saves", "shared", "touched",
+    __slots__ = ("__weakref__", "_last", "_places", "apart", "draws", "flush", "inputs", "known", "lent", "lines",
+                 "live", "node", "nodes", "numbers", "outputs", "plan", "quick", "root", "saves", "shared", "touched",
                  "written")  # fmt: skip
 
     live: "Trace"
@@ -190,6 +190,7 @@ class Trace:
         self._places: list[Place] = []  # of the values up to `_last`
         self.numbers: list[Any] = []
         self.saves = False  # whether an array is kept for a backward pass
+        self.apart = False  # whether a tensor was made where a node has one to lend
         self.known: dict[int, tuple[int, Layout]] = {}  # number and layout of an input by the id of its array
         self.inputs: dict[int, Any] = {}
         self.written: set[int] = set()  # inputs that are written
@@ -324,7 +325,7 @@ class Trace:
         lent = self.live.lent
         if lent is None or lent.node is not self.node:
             lent = self.live.lent = Lent(self.node, nodes)
-        back, kept = lent.returned(bool(self.touched or self.saves)), lent.others
+        back, kept = lent.returned(bool(self.touched or self.saves or self.apart)), lent.others
         if back:
             self.live.lent = None
         held = back + [kept[at].number for at in _others(_UNHELD, sys.getrefcount, [p.array for p in kept])]

@@ -9,6 +9,7 @@ import pytest
 import mindtorch_v2 as torch
 from mindtorch_v2._dispatch.pipeline import pipeline_context
 from mindtorch_v2._ops._declare.plans import rests_on_layouts
+from mindtorch_v2._pipeline import trace as tracing
 from mindtorch_v2._pipeline.recipes import twins_of
 from mindtorch_v2._pipeline.run import code_of
 from mindtorch_v2._pipeline.shortcuts import Shortcut
@@ -552,6 +553,31 @@ def test_calls_that_are_as_the_last_time_are_known_without_a_search(monkeypatch:
         assert [t.tolist() for t in made] == wanted
         assert [x._version, made[1]._version, made[2]._version] == [1, 3, 3]
     assert not searched
+
+
+def test_results_of_a_mode_in_which_tensors_are_not_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recording without gradients after many with, whose tensors nobody held."""
+    monkeypatch.setattr(tracing, "_OFTEN", 1)
+    x = torch.arange(3.0)
+
+    def program(held: list[torch.Tensor]) -> torch.Tensor:
+        made = x
+        for factor in (2, 3, 4):
+            made = made * factor
+            held.append(made)
+        return made + 1
+
+    class Nothing(list):
+        def append(self, item: Any) -> None:
+            """Holds nothing."""
+
+    for _ in range(4):
+        with torch.pipeline():
+            program(Nothing())
+    held: list[torch.Tensor] = []
+    with torch.pipeline(), torch.no_grad():
+        program(held)
+    assert [made.tolist() for made in held] == [[0.0, 2.0, 4.0], [0.0, 6.0, 12.0], [0.0, 24.0, 48.0]]
 
 
 def test_composites_that_are_as_the_last_time_are_known_without_their_python(monkeypatch: pytest.MonkeyPatch) -> None:
