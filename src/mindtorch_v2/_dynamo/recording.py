@@ -29,6 +29,7 @@ _PLANS = 256  # of one function that are remembered
 # What decides whether recording is worth it. Seconds and bytes a second, measured on one core of a server and on a GPU.
 _RECORDING, _LAUNCH, _GPU_LAUNCH = 12e-6, 1e-6, 5e-6
 _CPU_BYTES, _GPU_BYTES = 1e10, 2e12
+_NPU_CALL = 1.1e-5  # what the host takes for an eager call on an NPU, less what it takes for a launch of a plan
 _LARGE = 1 << 19
 # What oneDNN's primitives save of a linear layer's time, a multiplication, and what it costs to record a call.
 _LAYER, _CALL = 1e-12, 6e-6
@@ -250,6 +251,8 @@ def _saved(plan: Plan) -> float:
         gained = (alone - together) / _CPU_BYTES - launches * _LAUNCH
     else:
         gained = (alone - together) / _GPU_BYTES + (calls - launches) * _GPU_LAUNCH
+    if all(layout.device.type == "npu" for layout in layouts):
+        gained += calls * _NPU_CALL
     return gained - _RECORDING - calls * _CALL
 
 

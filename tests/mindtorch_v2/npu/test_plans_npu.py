@@ -392,6 +392,17 @@ def test_random_programs(npu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not found
 
 
+def test_compiled_functions_go_on_recording(npu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queueing what was noted takes the host less than eager calls do, also where nothing is joined."""
+    runs, run = [], plans.Program.run
+    monkeypatch.setattr(plans.Program, "run", lambda self, *args: runs.append(self) or run(self, *args))
+    compiled, given = torch.compile(block), operands("npu")
+    for _ in range(60):
+        made = compiled(*given)
+    close(made, block(*operands("cpu")))
+    assert len(runs) >= 55
+
+
 def test_explanations_name_the_calls_into_cann(npu: Any) -> None:
     with torch.pipeline(explain=True) as pipe:
         block(*operands("npu"))
