@@ -85,6 +85,7 @@ template <> struct narrow<bfloat_t> {
 };
 constexpr int aligned_to(int bytes) { return (bytes & -bytes) > 16 ? 16 : bytes & -bytes; }
 template <typename T, int N> struct alignas(aligned_to(sizeof(T) * N)) pack { T v[N]; };
+static void require(bool) {}
 """
 _AFTER = r"""
 struct Given { void** arrays; double* reals; int64* wholes; int64 rows, width; Places* places; };
@@ -144,10 +145,11 @@ class Emulated:
 
     def call(self, *given: Any) -> bool:
         Emulated.launches += 1
-        count = len(self.operands)
-        arrays, words, numbers = given[:count], given[count], given[count + 1 :]
+        count = len(self.operands) - len(self.body.places)
+        arrays, behind = given[:count], given[count + bool(self.body.wrong) :]
+        words, numbers = behind[0], behind[1:]
         *outer, width = self.shape
-        narrowest = min([o.layout.dtype.itemsize for o, letter in zip(self.operands, self.letters, strict=True)
+        narrowest = min([o.layout.dtype.itemsize for o, letter in zip(self.operands[:count], self.letters, strict=False)
                          if letter == "1"], default=4)  # fmt: skip
         rows = math.prod(outer)
         dealt = row_groups.dealt(self.dealt_as or rows, width, narrowest)
@@ -156,12 +158,13 @@ class Emulated:
         steps = [s // o.layout.dtype.itemsize for o, own in zip(self.operands, strides, strict=True) for s in own]
         types = [cuda.C_TYPES[ir.TYPES[o.layout.dtype.name]] for o in self.operands]
         source = row_groups.row_source(self.body, types, *self.names, self.letters, len(sizes), dealt)
-        places = (ctypes.c_longlong * (len(sizes) + len(steps)))(*sizes, *steps)
-        starts = [a.__array_interface__["data"][0] + int(words[4 + count + k]) for k, a in enumerate(arrays)]
+        told = words[len(words) - self.body.words :] if self.body.words else ()
+        places = (ctypes.c_longlong * (len(sizes) + len(steps) + len(told)))(*sizes, *steps, *told)
+        starts = [a.__array_interface__["data"][0] + int(words[4 + len(types) + k]) for k, a in enumerate(arrays)]
         lists = ((ctypes.c_void_p * count)(*starts), (ctypes.c_double * (len(numbers) + 1))(*map(float, numbers)),
                  (ctypes.c_longlong * (len(numbers) + 1))(*map(int, numbers)))  # fmt: skip
         own = _Given(*map(ctypes.addressof, lists), rows, width, ctypes.addressof(places))
-        self._built(source, types).launch(ctypes.byref(own), -(-rows // dealt.block[1]), *dealt.block)
+        self._built(source, types[:count]).launch(ctypes.byref(own), -(-rows // dealt.block[1]), *dealt.block)
         return True
 
     def _built(self, source: str, types: Sequence[str]) -> Any:

@@ -24,6 +24,7 @@ import mindtorch_v2 as torch
 from mindtorch_v2._pipeline import resizing
 from mindtorch_v2._pipeline import run as running
 from mindtorch_v2._pipeline import trace as tracing
+from mindtorch_v2._pipeline.gathers import Writer
 from mindtorch_v2._pipeline.resizing import resized
 from mindtorch_v2._pipeline.shortcuts import Shortcut
 
@@ -90,6 +91,50 @@ ROW_WRITES: dict[str, Callable] = {
     "mul_": lambda a, b: a.mul_(2),
     "mean_": lambda a, b: a.copy_(b.mean(-1, True)), "norm_": lambda a, b: a.add_(b.softmax(-1)),
 }  # fmt: skip
+
+
+def _places(a: torch.Tensor, n: int, *places: int) -> torch.Tensor:
+    """Indices of a dimension of n: others are an error, which a pipeline tells of later."""
+    return torch.tensor([min(max(place, -n), n - 1) for place in places]).to(a.device)
+
+
+# Maps from places to elements, and what reads them.
+MAPS: dict[str, Callable] = {
+    "pad": lambda a: F.pad(a, (1, 2)), "border": lambda a: F.pad(a, (0, 1, 2, 1), value=0.5),
+    "cut": lambda a: F.pad(a, (-1, 1)), "reflect": lambda a: F.pad(a[None], (1, 1), mode="reflect"),
+    "replicate": lambda a: F.pad(a[None], (2, 1), mode="replicate"), "around": lambda a: F.pad(
+        a[None], (1, 1), mode="circular"), "roll": lambda a: a.roll(1, -1), "rolls": lambda a: a.roll((1, -2), (0, 1)),
+    "flip": lambda a: a.flip(-1), "flips": lambda a: a.flip(0, 1), "lower": lambda a: a.tril(),
+    "upper": lambda a: a.triu(1), "turned": lambda a: torch.cat((-a[..., 2:], a[..., :2]), -1),
+    "some": lambda a: a.index_select(-1, _places(a, a.shape[-1], 0, 1, 0)), "rows": lambda a: a[
+        _places(a, len(a), 0, -1, 1)], "cells": lambda a: a[_places(a, len(a), 0, -1), _places(
+            a, a.shape[1], 1, 0)[:, None]],
+    "gather": lambda a: a.gather(-1, (a > 9).long()), "take": lambda a: a.take(_places(a, a.numel(), 0, -1, 1)),
+    "table": lambda a: F.embedding((a > 9).long(), a), "one_hot": lambda a: F.one_hot((a > 0).long(), 2).to(a.dtype),
+    "nearest": lambda a: F.interpolate(a[None, None], scale_factor=2)[0, 0], "scaled": lambda a: a * 0.5,
+    "more": lambda a: a + 1, "softmax": lambda a: a.softmax(-1), "sum": lambda a: a.sum(-1),
+    "part": lambda a: a[..., 1:], "norm": lambda a: F.layer_norm(a, a.shape[-1:]), "abs": lambda a: a.abs(),
+    "t": lambda a: a.t(),
+    "mean": lambda a: a.mean(), "first": lambda a: a[0], "wide": lambda a: a.unsqueeze(0).expand(2, *a.shape),
+    "padded": lambda a: F.pad(a, (1, 2)) * 2, "rolled": lambda a: a.roll(1, -1) + a,
+    "flipped": lambda a: a.flip(-1) - a, "twice": lambda a: F.pad(a.roll(1, -1), (1, 0)).abs(),
+    "rope": lambda a: torch.cat(
+        (-a[..., 2:], a[..., :2]), -1) * 0.5 + a, "chosen": lambda a: a[_places(a, len(a), 0, -1)].sum(-1),
+    "viewed": lambda a: F.pad(a, (1, 2))[..., ::2] * 3, "normed": lambda a: F.layer_norm(a.flip(-1), a.shape[-1:]),
+    "soft": lambda a: F.pad(a, (1, 1)).softmax(-1), "spread": lambda a: a.roll(1, -1)[None].expand(2, *a.shape) + 1,
+    "back": lambda a: a.flip(0).t() * 2, "gated": lambda a: (lambda e: e * e.sigmoid())(F.pad(a, (1, 1))),
+    "ends": lambda a: (lambda e: e[..., :2] + e[..., -2:])(a.roll(1, -1)), "masked": lambda a: (a.tril() + 1).sum(-1),
+    "looked": lambda a: F.embedding((a > 9).long(), a) + F.embedding((a > 8).long(), a.flip(0)),
+    "stacked": lambda a: torch.stack([a, a * 2, a.flip(-1)], 1).relu(), "shown": lambda a: a.triu().reshape(-1) * 2,
+    "larger": lambda a: (F.interpolate(a[None, None], scale_factor=2) + 1).relu(), "kept": lambda a: -(-a).roll(1, 0),
+    "edges": lambda a: F.pad(a[None], (2, 1), mode="replicate") - 1, "mirror": lambda a: F.pad(
+        a[None], (1, 1), mode="reflect").mean(), "half": lambda a: F.pad(a.bfloat16(), (1, 1)) * 0.5,
+}  # fmt: skip
+MAP_WRITES: dict[str, Callable] = {
+    "roll_": lambda a, b: a.add_(a.roll(1, -1)), "flip_": lambda a, b: a.copy_(a.flip(-1)), "add_": lambda a, b: a.add_(
+        b), "mul_": lambda a, b: a.mul_(b.flip(0)), "half_": lambda a, b: a.mul_(0.5),
+    "part_": lambda a, b: a[..., 1:].add_(b.roll(1, 0)[..., 1:]), "zero_": lambda a, b: a[0].zero_(),
+}  # fmt: skip
 # Programs that draw have these too.
 DRAWN: dict[str, Callable] = {
     "dropout": lambda a: F.dropout(a, 0.4), "rand_like": lambda a: torch.rand_like(a), "feature": lambda a: F.dropout1d(
@@ -115,6 +160,12 @@ def program(source: random.Random, draws: bool | str = False) -> list[tuple]:
     if draws == "rows":
         for _ in range(source.randint(6, 16)):
             kind, table = source.choice([("unary", ROWS)] * 4 + [("write", ROW_WRITES), ("binary", BINARY)])
+            made.append((kind, source.choice(list(table)), source.randrange(60), source.randrange(60), ""))
+        return [*made, ("backward", "", source.randrange(60), 1, "")]
+    if draws == "maps":
+        tables = [("map", MAPS)] * 5 + [("map write", MAP_WRITES), ("binary", BINARY), ("binary", BINARY)]
+        for _ in range(source.randint(6, 18)):
+            kind, table = source.choice(tables)
             made.append((kind, source.choice(list(table)), source.randrange(60), source.randrange(60), ""))
         return [*made, ("backward", "", source.randrange(60), 1, "")]
     if draws:
@@ -162,6 +213,10 @@ def run(statements: list[tuple], seed: int) -> tuple[list, list, list[str]]:
             with _mode(mode):
                 if kind == "unary":
                     pool.append(({**ROWS, **UNARY, **DRAWN}[name])(a))
+                elif kind == "map":
+                    pool.append(MAPS[name](a))
+                elif kind == "map write":
+                    MAP_WRITES[name](a, b)
                 elif kind == "view":
                     pool.append(VIEWS[name](a))
                 elif kind == "binary":
@@ -334,7 +389,17 @@ def test_programs_that_are_recorded_often(
     assert len(taken) > 5
 
 
-@pytest.mark.parametrize("draws", [False, "rows"])
+def test_programs_of_maps(interpreted: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Padding, rolls, choices by index and the like, in the kernels of what reads them."""
+    made: list[Any] = []
+    commit = Writer.commit
+    monkeypatch.setattr(Writer, "commit", lambda self: made.extend(self.taken) or commit(self))
+    found = {told(seed, "maps"): wrong for seed in range(120) if (wrong := differences(seed, draws="maps"))}
+    assert not found
+    assert len(made) > 100
+
+
+@pytest.mark.parametrize("draws", [False, "rows", "maps"])
 def test_programs_after_other_sizes(interpreted: None, monkeypatch: pytest.MonkeyPatch, draws: bool | str) -> None:
     """A plan that serves other sizes does what one made from nothing does."""
     taken: list[Any] = []
@@ -357,6 +422,7 @@ def main() -> None:
     parser.add_argument("--often", action="store_true", help="after the same programs, with functions that record")
     parser.add_argument("--draws", action="store_true", help="programs that take random numbers")
     parser.add_argument("--rows", dest="draws", action="store_const", const="rows", help="programs of whole rows")
+    parser.add_argument("--maps", dest="draws", action="store_const", const="maps", help="programs of gather maps")
     given = parser.parse_args()
     DEVICE[0] = given.device
     tracing._OFTEN = 1 if given.often else tracing._OFTEN

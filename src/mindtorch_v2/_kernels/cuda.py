@@ -134,6 +134,8 @@ class Text:
         self.blocks: dict[str, str] = {}
         self.kinds: Mapping[str, str] = {}
         self.held: Mapping[str, int] = {}  # scratch memory of which a lane has one element
+        self.places: Mapping[int, str] = {}  # what gather maps look at: indices by dimension, and
+        self.sources: Mapping[str, tuple[str, str]] = {}  # the type and the place of an array's element, by name
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self.indent + text)
@@ -162,6 +164,16 @@ class Text:
             return f"{node.data[0]}.shape[{node.data[1]}]"
         if op == "load":
             return self.place(node.data, node.args)
+        if op == "place":
+            return self.places[node.data]
+        if op == "word":
+            return f"places.word[{node.data}]"
+        if op == "fetch":
+            further, condition = node.args
+            element, at = self.sources[node.data]
+            if further.op != "const":
+                at = f"(const {element}*)((const char*)({at}) + {self.value(further)})"
+            return f"*({at})" if condition.op == "const" else f"{self.value(condition)} ? *({at}) : {element}()"
         args = [self.value(a) for a in node.args]
         source = node.args[0].type
         if op == "cast":

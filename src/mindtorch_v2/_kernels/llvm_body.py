@@ -398,6 +398,8 @@ class Body:
             at = self.address(array, node.args)
             loaded = self.line(f"load {_MEMORY[kind]}, ptr {at}, align {ir.SIZES[array.type]}{self.grouped}")
             return self.line(f"icmp ne i8 {loaded}, 0") if kind == "bool" else loaded
+        if op == "load_if":
+            return self.loaded_if(node)
         if op == "peek":
             at = self.line(f"inttoptr i64 {self.value(node.args[0])} to ptr")
             return self.line(f"load {LLVM_TYPES[kind]}, ptr {at}")
@@ -422,6 +424,22 @@ class Body:
         if kind in ir.FLOATS:
             return self.floating(op, kind, args, node.data)
         return self.whole(op, kind, args)
+
+    def loaded_if(self, node: Node) -> str:
+        """An element where a condition holds, else zero: nothing is loaded then."""
+        place, condition = node.args
+        array, kind = node.data, _MEMORY[node.type]
+        at, holds = self.address(array, (place,)), self.value(condition)
+        slot, there, out = f"%slot{self.label('')}", self.label("there"), self.label("out")
+        self.head.append(f"  {slot} = alloca {kind}")
+        self.do(f"store {kind} zeroinitializer, ptr {slot}")
+        self.do(f"br i1 {holds}, label %{there}, label %{out}")
+        self.start(there)
+        self.do(f"store {kind} {self.line(f'load {kind}, ptr {at}, align {ir.SIZES[array.type]}')}, ptr {slot}")
+        self.do(f"br label %{out}")
+        self.start(out)
+        loaded = self.line(f"load {kind}, ptr {slot}")
+        return self.line(f"icmp ne i8 {loaded}, 0") if node.type == "bool" else loaded
 
     def floating(self, op: str, kind: str, args: Sequence[str], data: Any) -> str:
         name = LLVM_TYPES[kind]

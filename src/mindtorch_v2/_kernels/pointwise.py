@@ -144,7 +144,8 @@ def in_row(arrays: Sequence[Array], letters: str, k: int) -> Node:
     """Where in an array the element `j` of a row is, in bytes; `letters` as `strided_kernel`'s `inner`."""
     if letters[k] == "0":
         return var(f"at{k}")
-    stride = number(ir.SIZES[arrays[k].type]) if letters[k] == "1" else var(f"step{k}")
+    size = ir.SIZES[arrays[k].type]
+    stride = number(size if letters[k] == "1" else -size) if letters[k] in "1r" else var(f"step{k}")
     return whole("add", var(f"at{k}"), whole("mul", var("j"), stride))
 
 
@@ -164,12 +165,12 @@ def _walk(geometry: Array, count: int, first: int) -> list[Any]:
 
 def loop_over_rows(arrays: Sequence[Array], geometry: Array, letters: str, inner: list[Any], work: int, *,
                    begins: bool = False, before: Sequence[Any] = (), after: Sequence[Any] = (),
-                   interleaved: int = 0) -> tuple[list[Any], dict[str, str]]:
+                   interleaved: int = 0, start: Node | None = None) -> tuple[list[Any], dict[str, str]]:
     """(statements, variables) that run `inner` for each element `j` of parts of rows, in parallel.
 
     `geometry` has length of a row, parts of one, number of outer dimensions, turns, each array's stride in a row, with
     `begins` where each array begins, and for each outer dimension its size and strides. A turn runs `before` and
-    `after` once. `work` is what one element costs.
+    `after` once, and `inner` from element `start` on, if `before` has done those up to it. `work` is what one costs.
     """
     count = len(arrays)
 
@@ -194,7 +195,7 @@ def loop_over_rows(arrays: Sequence[Array], geometry: Array, letters: str, inner
         ir.Set("left", whole("sub", var("left"), number(1))),
         ir.Set("last", whole("min", var("length"), whole("add", var("first"), number(CHUNK)))),
         *before,
-        ir.Loop("j", var("first"), var("last"), number(1), inner, interleaved=interleaved,
+        ir.Loop("j", start or var("first"), var("last"), number(1), inner, interleaved=interleaved,
                 apart=any(array.shared for array in arrays)),
         *after,
     ]
@@ -213,8 +214,8 @@ def loop_over_rows(arrays: Sequence[Array], geometry: Array, letters: str, inner
 def strided_kernel(expression: Expression, kinds: Sequence[str], out: str, inner: str) -> ir.Kernel:
     """A loop over rows of arrays of any strides, given by `geometry`: see `geometry_of`.
 
-    `inner` says of the result and each array how elements follow each other in a row: "1" side by side, "0" the same
-    one for all, "s" by a stride that the geometry has.
+    `inner` says of the result and each array how elements follow each other in a row: "1" side by side, "r" so in the
+    other direction, "0" the same one for all, "s" by a stride that the geometry has.
     """
     arrays, store = _stored(expression, kinds, out, inner)
     geometry = Array("geometry", "i64", 1, "c")

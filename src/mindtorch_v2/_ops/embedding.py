@@ -75,9 +75,14 @@ def _embedding_each(call: Call) -> Result:
     return call.run(weight.reshape((-1, weight.shape[2])), places, -1, False, sparse), True
 
 
+def _embedding_at(g: Any, weight: Any, indices: Any, *options: Any) -> Any:
+    *places, column = g.at
+    return weight[g.within(indices.index(*places), weight.shape[0]), column]
+
+
 _EMBEDDING = op("embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool "
                 "sparse=False) -> Tensor",
-   kernel=moves(_embedding_spec, _rows_at),
+   kernel=moves(_embedding_spec, _rows_at), gathers=_embedding_at,
    kernels={"cpu": "index.embedding", "cuda": "embedding.embedding", "npu": "index.embedding"},
    npu="aclnnEmbedding(weight, indices, out)",
    grad=dict(weight=_embedding_grad),
@@ -408,7 +413,12 @@ def _one_hot_each(call: Call) -> Result:
     return call.run(*call.values), True
 
 
-op("one_hot(Tensor self, int num_classes=-1) -> Tensor",
+def _one_hot_at(g: Any, self: Any, num_classes: int) -> Any:
+    *places, column = g.at
+    return g.where(g.within(self.index(*places), num_classes) == column, 1, 0)
+
+
+op("one_hot(Tensor self, int num_classes=-1) -> Tensor", gathers=_one_hot_at,
    kernel=moves(lambda self, num_classes: Spec((*self._array.shape, _one_hot_size(self, num_classes)), int64),
                 _one_hot),
    public="nn.functional",

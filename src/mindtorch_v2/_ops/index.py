@@ -240,8 +240,25 @@ def _index_each(call: Call) -> Result:
     return made.movedim(tuple(range(1, rank + 1)), tuple(range(moved + 1, moved + 1 + rank))), True
 
 
+def _index_at(g: Any, self: Any, indices: Sequence[Any]) -> Any:
+    at = [d for d, index in enumerate(indices) if index is not None]
+    rank = max([indices[d].ndim for d in at])
+    front = at[0] if at[-1] - at[0] + 1 == len(at) else 0
+    named, kept = g.at[front : front + rank], iter((*g.at[:front], *g.at[front + rank :]))
+    places = []
+    for d, n in enumerate(self.shape):
+        index = indices[d] if d < len(indices) else None
+        if index is None:
+            places.append(next(kept))
+            continue
+        own = named[rank - index.ndim :]
+        own = [place if size != 1 else 0 for place, size in zip(own, index.shape, strict=True)]
+        places.append(g.wrapped(index.index(*own), n))
+    return self[tuple(places)]
+
+
 index_with = function_of(op(
-   "index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
+   "index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", gathers=_index_at,
    kernel=Picks(index_spec, picked, widen=False),
    kernels={"cuda": "index.picked_elements", "npu": "index.index"},
    npu="aclnnIndex(self, indices, out)", public="", mixes_devices=True,
@@ -315,7 +332,15 @@ def _index_select_each(call: Call) -> Result:
     return value[row_numbers(call, index), index].movedim(1, shifted(dim, call.ndim(0))), True
 
 
-op("index_select(Tensor self, int dim, Tensor index) -> Tensor",
+def _index_select_at(g: Any, self: Any, dim: int, index: Any) -> Any:
+    if not self.ndim:
+        raise NotImplementedError("a number has no dimension to choose from")
+    dim %= self.ndim
+    chosen = g.within(index.index(*[g.at[dim]][: index.ndim]), self.shape[dim])
+    return self[(*g.at[:dim], chosen, *g.at[dim + 1 :])]
+
+
+op("index_select(Tensor self, int dim, Tensor index) -> Tensor", gathers=_index_select_at,
    apart="self index", resizes_expanded=False,
    kernel=moves(_index_select_spec, _index_select),
    kernels={"cpu": "index.index_select", "cuda": "index.index_select", "npu": "index.picked",
@@ -409,7 +434,14 @@ def _gather_grad(grad: Tensor, shape: tuple[int, ...], dim: int, index: Tensor, 
         len(shape), 0, shape, stacked, grad.reshape(-1), False))  # type: ignore[attr-defined]
 
 
-op("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
+def _gather_at(g: Any, self: Any, dim: int, index: Any, sparse_grad: bool) -> Any:
+    if not self.ndim or not index.ndim:
+        raise NotImplementedError("a number has no dimension to choose from")
+    dim %= self.ndim
+    return self[(*g.at[:dim], g.within(index.index(*g.at), self.shape[dim]), *g.at[dim + 1 :])]
+
+
+op("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", gathers=_gather_at,
    apart="self index",
    kernel=moves(_gather_spec, _gather),
    kernels={"cpu": "index.gather", "cuda": "index.gather", "npu": "index.picked"},
@@ -477,7 +509,16 @@ def _take_each(call: Call) -> Result:
     return value.gather(1, call.expanded(places, call.batched[1])).reshape((call.size, *call.args[1].shape)), True
 
 
-op("take(Tensor self, Tensor index) -> Tensor",
+def _take_at(g: Any, self: Any, index: Any) -> Any:
+    rest, places = g.wrapped(index.index(*g.at), math.prod(self.shape)), []
+    for d in range(1, self.ndim):
+        length = math.prod(self.shape[d:])
+        places.append(rest // length)
+        rest = rest - places[-1] * length
+    return self[tuple([*places, rest][: self.ndim])]
+
+
+op("take(Tensor self, Tensor index) -> Tensor", gathers=_take_at,
    apart="self index", resizes_expanded=False,
    kernel=moves(_take_spec, _take),
    kernels={"cpu": "index.take", "cuda": "index.take"},

@@ -1,5 +1,6 @@
 """Tensors put together: beside each other, repeated, padded, in grids."""
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -165,9 +166,40 @@ def _joined(*, new_dimension: bool) -> Rule:
     return rule
 
 
+def _one_of(g: Any, place: Any, ends: Sequence[int], part: Callable[[int], Any]) -> Any:
+    """The part of a dimension, which ends where is told, that a place is in."""
+    if len(ends) == 1:
+        return part(0)
+    half = len(ends) // 2
+    return g.chosen(place < ends[half - 1], lambda: _one_of(g, place, ends[:half], part),
+                    lambda: _one_of(g, place, ends[half:], lambda nr: part(half + nr)))
+
+
+_MOST_PARTS = 8  # that are rather told apart element by element than copied one by one
+
+
+def _refuse_parts(parts: Sequence[Any]) -> None:
+    if len(parts) > _MOST_PARTS:
+        raise NotImplementedError("too many parts for each element to look for its own")
+    if any(part.dtype != parts[0].dtype for part in parts):
+        raise NotImplementedError("parts of several types")
+
+
+def _cat_at(g: Any, tensors: Sequence[Any], dim: int) -> Any:
+    _refuse_parts(tensors)
+    dim %= len(g.at)
+    ends = list(itertools.accumulate([tensor.shape[dim] for tensor in tensors]))
+
+    def part(nr: int) -> Any:
+        place = g.at[dim] - (ends[nr - 1] if nr else 0)
+        return tensors[nr][(*g.at[:dim], place, *g.at[dim + 1 :])]
+
+    return _one_of(g, g.at[dim], ends, part)
+
+
 cat = function_of(op(
    "cat(Tensor[] tensors, int dim=0) -> Tensor",
-   apart="tensors",
+   apart="tensors", gathers=_cat_at,
    kernel=Joins(_cat_spec, _cat, np.concatenate),
    kernels={"cuda": "copy.joined", "npu": "index.cat", "sparse_coo": "rearrange.joined"},
    npu="aclnnCat(tensors, dim, out)", grad=dict(tensors=_cat_grad), aliases=("concat", "concatenate"),
@@ -219,9 +251,16 @@ def _stacked(arrays: Sequence[np.ndarray], dim: int) -> np.ndarray:
     return np.concatenate(arrays).reshape((len(arrays), *shape))
 
 
+def _stack_at(g: Any, tensors: Sequence[Any], dim: int) -> Any:
+    _refuse_parts(tensors)
+    dim %= len(g.at)
+    places = (*g.at[:dim], *g.at[dim + 1 :])
+    return _one_of(g, g.at[dim], range(1, len(tensors) + 1), lambda nr: tensors[nr][places])
+
+
 stack = function_of(op(
    "stack(Tensor[] tensors, int dim=0) -> Tensor",
-   apart="tensors",
+   apart="tensors", gathers=_stack_at,
    kernel=Joins(_stack_spec, _stack, _stacked),
    kernels={"cuda": "copy.joined", "npu": "index.stack", "sparse_coo": "rearrange.stacked"},
    npu="aclnnStack(tensors, dim, out)",
@@ -543,9 +582,29 @@ def _padded(xp: Any, self: Any, pad: tuple[int, ...], value: Any, spec: Spec) ->
     return made
 
 
+def _in_pieces(g: Any, d: int, left: int, right: int, sides: tuple[Any, Any], inside: Any) -> Any:
+    """What stands at a place of a padded dimension: one of the sides, where there are such, or what is inside."""
+    place, n = g.at[d], inside[0]
+    before, middle, after = sides[0], inside[1], sides[1]
+    if right > 0:
+        middle = (lambda kept: lambda: g.chosen(place < left + n, kept, after))(middle)
+    return g.chosen(place < left, before, middle) if left > 0 else middle()
+
+
+def _padded_at(g: Any, self: Any, pad: tuple[int, ...], value: Any) -> Any:
+    def element(d: int, *places: Any) -> Any:
+        if d == self.ndim:
+            return self[places]
+        left, right = pad[2 * (self.ndim - 1 - d) :][:2] or (0, 0)
+        return _in_pieces(g, d, left, right, (lambda: self.number(value),) * 2,
+                          (self.shape[d], lambda: element(d + 1, *places, g.at[d] - left)))
+
+    return element(0)
+
+
 constant_pad_nd: Callable = function_of(op(
    "constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor",
-   kernel=moves(_padded_spec, _padded),
+   kernel=moves(_padded_spec, _padded), gathers=_padded_at,
    npu="aclnnConstantPadNd(self, pad, value, out)", public="torch",
    grad=dict(self=lambda grad, pad: constant_pad_nd(grad, tuple([-n for n in pad]))),
    samples=cases(case(t(2, 3), (1, 2)), case(t(2, 3), (1, 0, -1, 2), 1.5), case(t(2, 3), ()), case(t(0, 3),
@@ -610,6 +669,29 @@ def _padded_backward_by_parts(grad: Any, size: tuple[int, ...], pad: tuple[int, 
     return grad
 
 
+def _padded_places_at(g: Any, self: Any, pad: tuple[int, ...], mode: str) -> Any:
+    def element(d: int, *places: Any) -> Any:
+        if d == self.ndim:
+            return self[places]
+        left, right = pad[2 * (self.ndim - 1 - d) :][:2] or (0, 0)
+        n, place = self.shape[d], g.at[d] - left
+
+        def at(place: Any) -> Callable[[], Any]:
+            return lambda: element(d + 1, *places, place)
+
+        if mode == "reflect":
+            sides = at(-place), at(2 * (n - 1) - place)
+        elif mode == "replicate":
+            sides = at(0), at(n - 1)
+        else:  # what negative padding cuts off is not in the circle
+            around = n + min(left, 0) + min(right, 0)
+            if max(left, right) > around:
+                raise NotImplementedError("several times around")
+            sides = at(place + around), at(place - around)
+        return _in_pieces(g, d, left, right, sides, (n, at(place)))
+
+    return element(0)
+
 
 _padded_backward = function_of(op(
     "_padded_places_backward(Tensor grad, int[] size, int[] pad, str mode) -> Tensor", public="",
@@ -618,7 +700,7 @@ _padded_backward = function_of(op(
     grad=dict(grad=lambda grad, pad, mode: _padded_places(grad, pad, mode))))
 _padded_places: Callable = function_of(op(
     "_padded_places(Tensor self, int[] pad, str mode) -> Tensor", public="", kernel=Parts(_padded_places_spec),
-    kernels={"cpu": "pad.padded_places"}, decomposition=_padded_by_parts, linear=True,
+    kernels={"cpu": "pad.padded_places"}, decomposition=_padded_by_parts, linear=True, gathers=_padded_places_at,
     grad=dict(self=lambda grad, self_shape, pad, mode: _padded_backward(grad, self_shape, pad, mode))))
 
 

@@ -38,7 +38,12 @@ def _flip(xp: Any, self: Any, dims: Sequence[int], spec: Spec) -> Any:
     return made
 
 
-op("flip(Tensor self, int[] dims) -> Tensor", kernel=moves(_flip_spec, _flip),
+def _flip_at(g: Any, self: Any, dims: Sequence[int]) -> Any:
+    turned = {d % self.ndim for d in dims} if self.ndim else ()
+    return self[tuple([n - 1 - i if d in turned else i for d, (i, n) in enumerate(zip(g.at, self.shape, strict=True))])]
+
+
+op("flip(Tensor self, int[] dims) -> Tensor", kernel=moves(_flip_spec, _flip), gathers=_flip_at,
    kernels={"cpu": "rearrange.flip", "npu": "index.flip"},
    npu="aclnnFlip(self, dims, out)",
    grad=dict(self=lambda grad, dims: grad.flip(dims)),
@@ -84,7 +89,28 @@ def _roll(xp: Any, self: Any, shifts: Sequence[int], dims: Sequence[int] | None)
     return contiguous(xp.roll(self, shifts, dims) if dims else xp.roll(self, shifts[0]))
 
 
-op("roll(Tensor self, int[1] shifts, int[1]? dims=None) -> Tensor", kernel=moves(_roll_spec, _roll),
+def _roll_at(g: Any, self: Any, shifts: Sequence[int], dims: Sequence[int] | None) -> Any:
+    by: dict[int, int] = {}
+    if self.ndim == 1 or dims:
+        for shift, d in zip(shifts, dims or (0,), strict=True):
+            by[d % self.ndim] = by.get(d % self.ndim, 0) + shift
+    elif self.ndim:
+        raise NotImplementedError("rolled through the end of rows")
+
+    def element(d: int, *places: Any) -> Any:
+        if d == self.ndim:
+            return self[places]
+        place, n = g.at[d], self.shape[d]
+        shift = by.get(d, 0) % n
+        if not shift:
+            return element(d + 1, *places, place)
+        return g.chosen(place < shift, lambda: element(d + 1, *places, place + (n - shift)),
+                        lambda: element(d + 1, *places, place - shift))
+
+    return element(0)
+
+
+op("roll(Tensor self, int[1] shifts, int[1]? dims=None) -> Tensor", kernel=moves(_roll_spec, _roll), gathers=_roll_at,
    kernels={"cpu": "rearrange.roll"},
    npu="aclnnRoll(self, shifts, dims|[], out)",
    grad=dict(self=lambda grad, shifts, dims: grad.roll(tuple([-s for s in shifts]), dims)),
@@ -142,8 +168,16 @@ def _triangle(keep_lower: bool) -> Callable:
     return array
 
 
+def _triangle_at(keep_lower: bool) -> Callable:
+    def gathers(g: Any, self: Any, diagonal: int) -> Any:
+        sides = (lambda: self[tuple(g.at)]), (lambda: self.number(0))
+        return g.chosen(g.at[-1] < g.at[-2] + diagonal + keep_lower, *(sides if keep_lower else sides[::-1]))
+
+    return gathers
+
+
 for _name in ("tril", "triu"):
-    op(f"{_name}(Tensor self, int diagonal=0) -> Tensor",
+    op(f"{_name}(Tensor self, int diagonal=0) -> Tensor", gathers=_triangle_at(_name == "tril"),
        kernel=moves(_triangle_spec(_name), _triangle(_name == "tril")), inplace=True,
        npu=f"aclnn{_name.title()}(self, diagonal, out)", kernels={"cpu": f"fill.{_name}"}, sharded="same_lengths",
        grad=dict(self=(lambda grad, diagonal: grad.tril(diagonal)) if _name == "tril" else

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.dtype import COMPUTE, FLOAT, REDUCED, dtype, float64, int32, uint8
+from .._core.dtype import COMPUTE, FLOAT, OF_ARRAY, REDUCED, dtype, float64, int32, uint8
 from .._dispatch.callers import compile_function
 from ._declare.batch import planewise
 from ._declare.families import computes
@@ -202,6 +202,17 @@ def _resampled_by_parts(x: Any, maps: Iterator) -> Any:
     return wide.to(x.dtype)
 
 
+def _nearest_at(place: Any, chosen: np.ndarray, n: int) -> Any:
+    """The element that is nearest to a place, where images are made so many times as large or as small."""
+    count = len(chosen)
+    times = max(count // n, n // count)
+    if np.array_equal(chosen, np.arange(count) // times):
+        return place // times if times > 1 else place
+    if np.array_equal(chosen, np.arange(count) * times):
+        return place * times
+    raise NotImplementedError("steps of several lengths")
+
+
 def _declare(name: str, rank: int, mode: str, kernel: str, forward_row: str | None, backward_row: str | None) -> None:
     """The operator, its backward, and the derivatives of both, which are each other."""
     aligns = not mode.startswith("nearest")
@@ -232,6 +243,12 @@ def _declare(name: str, rank: int, mode: str, kernel: str, forward_row: str | No
 
     def by_parts(self, output_size, *rest):
         return _resampled_by_parts(self, maps(self.shape, output_size, rest, self.dtype, False))
+
+    def gathers(g, self, output_size, *rest):
+        places = list(g.at)
+        for d, taps, _ in maps(self.shape, output_size, rest, OF_ARRAY[self.dtype], False):
+            places[d] = _nearest_at(places[d], taps.places[0], self.shape[d])
+        return self[tuple(places)]
 
     def backward_infer(grad_output, output_size, input_size, *_):
         expected, given = _checked_shape(input_size, output_size, rank), grad_output._array.shape
@@ -275,7 +292,7 @@ def _declare(name: str, rank: int, mode: str, kernel: str, forward_row: str | No
     functions["forward"] = function_of(op(
         f"{name}(Tensor self, {', '.join(types)}) -> Tensor",
         kernel=computes(infer, array), public="_nn", npu=forward_row, decomposition=by_parts,
-        kernels={"npu": "layers.nearest"} if forward_row and not aligns else None,
+        kernels={"npu": "layers.nearest"} if forward_row and not aligns else None, gathers=None if aligns else gathers,
         grad=dict(self=formula(f"grad, self_shape, output_size, {rest}",
                                f"functions['backward'](grad, output_size, self_shape, {rest})")),
         samples=cases(case(t(*small), large[2:], *align), case(t(*large), small[2:], *align),

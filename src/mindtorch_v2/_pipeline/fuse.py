@@ -11,6 +11,7 @@ from .._core.planning import plans
 from .._kernels import ir
 from .._kernels.ir import Array, Node, cast, const
 from .._kernels.pointwise import CHUNK, _placed, cost, in_row, loop_over_rows, number, var, whole
+from .fetches import Fetches, wrong_statements
 from .trace import Layout
 
 HALVES = ("f16", "bf16")
@@ -18,6 +19,7 @@ _CHEAP = 4  # what is rather computed twice than kept
 # Functions that wait for each other leave a processor idle, unless it has several elements to compute: in rows that are
 # long, so that few elements are left over.
 _INTERLEAVED, _COSTLY, LONG = 4, 12, 256
+_LETTERS = {1: "1", 0: "0", -1: "r"}  # how elements follow each other in rows, by steps; others "s"
 
 
 class Operand(NamedTuple):
@@ -46,12 +48,18 @@ class Body:
         self.rows: set[str] = set()  # the values that a row has one of
         self.types: dict[str, str] = {}
         self.numbers: dict[str, str] = {}
+        self.sources: dict[str, str] = {}  # arrays that gather maps load from, by name: the types of their elements
+        self.places: list[int] = []  # the dimensions in which they look at the index of an element
+        self.words = 0  # how many numbers they are told
+        self.maps: list[Node] = []  # the values that they give
+        self.wrong: list[Node] = []  # when an index is out of range
+        self.cuts: list[Node] = []  # tests of a place at which rows may be parted
         self.cost = 0
 
     @property
     def key(self) -> tuple:
         """Equal for bodies that compute the same, as long as the expressions of one of them are kept."""
-        return tuple(self._key)
+        return (*self._key, *[node.key() for node in self.cuts])
 
     @property
     def statements(self) -> list[Any]:
@@ -104,6 +112,25 @@ class Body:
         if all(used in self.rows for used in _used(value)):
             self.rows.add(name)
         return self.held(name)
+
+    def gather(self, name: str, value: Node) -> None:
+        """Adds a value that a gather map loads: see fetches.py."""
+        self._parts.append(ir.Set(name, value))
+        self._key.append((name, value.key()))
+        self.maps.append(value)
+        self.types[name] = value.type
+        self.cost += cost(value)
+        self._look(value)
+
+    def refuse(self, wrong: Node) -> None:
+        """Notes when an index of a gather map is wrong."""
+        self.wrong.append(wrong)
+        self._key.append(("wrong", wrong.key()))
+        self._look(wrong)
+
+    def _look(self, node: Node) -> None:
+        """Notes the places that an expression looks at."""
+        self.places = list(dict.fromkeys([*self.places, *(n.data for n in node.walk() if n.op == "place")]))
 
     def rounded(self, name: str, made: str, kind: str | None) -> str:
         """The name of a value as an array of a type holds it, which is added if that is another."""
@@ -160,7 +187,7 @@ def geometry(shape: Sequence[int], operands: Sequence[Operand], outs: int) -> tu
     letters = []
     for operand, strides in zip(operands, steps, strict=True):
         step = strides[0]
-        letters.append("1" if step == operand.layout.dtype.itemsize else "0" if not step else "s")
+        letters.append(_LETTERS.get(step // operand.layout.dtype.itemsize, "s"))
     outer = [v for d in range(1, len(sizes)) for v in (sizes[d], *(own[d] for own in steps))]
     words = [length, chunks, len(rest), turns, *(own[0] for own in steps), *(o.offset for o in operands), *outer]
     return np.array(words, np.int64), "".join(letters)
@@ -223,7 +250,7 @@ def kernel(
     Of the values in `sums`, arrays that follow the operands get the sum of each turn. `length` is that of a row.
     `shared` are the operands that may lie on memory of others of them, which are read there before they are written.
     """
-    interleaved = _INTERLEAVED if body.cost >= _COSTLY and length >= LONG and not sums else 0
+    interleaved = _INTERLEAVED if body.cost >= _COSTLY and length >= LONG and not sums and not body.sources else 0
     types = [_type(operand) for operand in operands]
     key = body.key, *types, *stored, *loaded, letters, len(stored), *sums, interleaved, shared
     return _shared(key, body, lambda: _kernel(body, types, stored, loaded, letters, sums, interleaved, shared))
@@ -231,29 +258,49 @@ def kernel(
 
 def _kernel(body: Body, types: Sequence[str], stored: Sequence[str], loaded: Sequence[str], letters: str,
             sums: Sequence[str], interleaved: int, shared: frozenset[int]) -> ir.Kernel:  # fmt: skip
-    arrays = [Array(f"a{k}", kind, 1, "raw", shared=k in shared) for k, kind in enumerate(types)]
+    arrays = _arrays(body, types, shared)
     partial = [Array(f"sums{k}", body.types[name], 1, "raw") for k, name in enumerate(sums)]
     known = Array("geometry", "i64", 1, "c")
     outs = len(stored)
-    inner: list[Any] = [
+    fetches = Fetches(body, arrays, letters, known, outs + len(loaded))
+    loads: list[Any] = [
         ir.Set(name, cast(Node("load", arrays[k].type, (in_row(arrays, letters, k),), arrays[k]), body.types[name]))
         for k, name in enumerate(loaded, outs)
     ]
     known_nodes: dict[int, Node] = {}
-    inner += [ir.Set(one.name, _ordered(one.value, known_nodes)) if sums else one for one in body.statements]
-    inner += [ir.Set(f"total{k}", Node("add", body.types[name], (
+    stores: list[Any] = [ir.Set(f"total{k}", Node("add", body.types[name], (
         Node("var", body.types[name], (), f"total{k}"), body.held(name)))) for k, name in enumerate(sums)]  # fmt: skip
-    inner += [ir.Store(arrays[k], (in_row(arrays, letters, k),), body.held(name)) for k, name in enumerate(stored)]
+    stores += [ir.Store(arrays[k], (in_row(arrays, letters, k),), body.held(name)) for k, name in enumerate(stored)]
     before = [ir.Set(f"total{k}", const(0.0, a.type)) for k, a in enumerate(partial)]
     after = [ir.Store(a, (whole("mul", var("turn"), number(ir.SIZES[a.type])),), Node("var", a.type, (), f"total{k}"))
              for k, a in enumerate(partial)]  # fmt: skip
+    flags = [FLAG] if body.wrong else []
+    looks, each, tells = wrong_statements(fetches, body, FLAG) if flags else ([], [[] for _ in fetches.ends], [])
+    parts = []
+    for fetches.part in range(len(fetches.ends)):  # noqa: B020
+        inner = [*loads, *each[fetches.part]]
+        for one in body.statements:
+            value = fetches.resolved(one.value) if body.sources else one.value
+            inner.append(ir.Set(one.name, _ordered(value, known_nodes) if sums else value))
+        parts.append([*inner, *stores])
     statements, variables = loop_over_rows(
-        arrays, known, letters, inner, max(body.cost, 1), begins=True, before=before, after=after,
-        interleaved=interleaved,
+        arrays, known, letters, parts[-1], max(body.cost, 1), begins=True,
+        before=[*fetches.before, *before, *looks, *fetches.loops(parts)], after=[*after, *tells],
+        interleaved=interleaved, start=fetches.starts[-1],
     )  # fmt: skip
-    variables |= body.types | {f"total{k}": a.type for k, a in enumerate(partial)}
+    variables |= body.types | {f"total{k}": a.type for k, a in enumerate(partial)} | fetches.variables
     numbers = list(body.numbers.items())
-    return ir.Kernel("sums" if sums else "group", [*arrays, *partial, known], numbers, statements, variables)
+    given = [*arrays[: len(arrays) - len(body.places)], *partial, *flags, known]
+    return ir.Kernel("sums" if sums else "group", given, numbers, statements, variables)
+
+
+FLAG = Array("flag", "i64", 1, "c")  # where a kernel tells of an index that is out of range
+
+
+def _arrays(body: Body, types: Sequence[str], shared: frozenset[int] = frozenset()) -> list[Array]:
+    """The arrays of a kernel's geometry, of which the last are the places that gather maps look at."""
+    kinds = [*types, *["i8"] * len(body.places)]
+    return [Array(f"a{k}", kind, 1, "raw", shared=k in shared) for k, kind in enumerate(kinds)]
 
 
 def _used(node: Node) -> set[str]:
@@ -269,7 +316,8 @@ class _Rows:
     """
 
     def __init__(self, body: Body, arrays: Sequence[Array], letters: str, stored: Sequence[str],
-                 loaded: Sequence[str]) -> None:  # fmt: skip
+                 loaded: Sequence[str], fetches: Fetches) -> None:  # fmt: skip
+        self.fetches = fetches
         self.body, self.arrays, self.letters, self.stored = body, arrays, letters, list(stored)
         self.loads = {name: self._load(k, body.types[name]) for k, name in enumerate(loaded, len(stored))}
         self.sets = {one.name: one for one in body.statements}
@@ -331,7 +379,7 @@ class _Rows:
             return self.loads[name]
         if self._is_kept(name, stage):
             return self._load(self.kept[name], self.body.types[name])
-        return _ordered(self.sets[name].value, self.known)
+        return _ordered(self.fetches.resolved(self.sets[name].value), self.known)
 
     def loop(self, stage: int) -> list[Any]:
         """What a stage does with an element."""
@@ -388,25 +436,32 @@ def row_kernel(
 def _row_kernel(
     body: Body, types: Sequence[str], stored: Sequence[str], loaded: Sequence[str], letters: str
 ) -> ir.Kernel:
-    arrays = [Array(f"a{k}", kind, 1, "raw") for k, kind in enumerate(types)]
+    arrays = _arrays(body, types)
     known = Array("geometry", "i64", 1, "c")
-    rows = _Rows(body, arrays, letters, stored, loaded)
-    before: list[Any] = []
-    for stage in range(rows.count - 1):
-        before += rows.before(stage)
-        before.append(ir.Loop("j", var("first"), var("last"), number(1), rows.loop(stage)))
-        before += rows.after(stage)
+    fetches = Fetches(body, arrays, letters, known, len(stored) + len(loaded))
+    rows = _Rows(body, arrays, letters, stored, loaded, fetches)
+    flags = [FLAG] if body.wrong else []
+    before, each, tells = wrong_statements(fetches, body, FLAG) if flags else ([], [[] for _ in fetches.ends], [])
     last = rows.count - 1
-    before += rows.before(last)
-    after = rows.after(last)
+    for stage in range(rows.count):
+        parts = []
+        for fetches.part in range(len(fetches.ends)):  # noqa: B020
+            parts.append([*(each[fetches.part] if not stage else ()), *rows.loop(stage)])
+        before += rows.before(stage) + fetches.loops(parts)
+        if stage < last:
+            before.append(ir.Loop("j", fetches.starts[-1], var("last"), number(1), parts[-1]))
+            before += rows.after(stage)
+    after = [*rows.after(last), *tells]
     after += [ir.Store(arrays[k], (in_row(arrays, letters, k),), body.held(name)) for k, name in enumerate(stored)
               if name in body.rows]  # fmt: skip
     statements, variables = loop_over_rows(
-        arrays, known, letters, rows.loop(last), max(body.cost, 1), begins=True, before=before, after=after
-    )
-    variables |= body.types | {f"total_{one.name}": body.types[one.name] for one in rows.folds}
+        arrays, known, letters, parts[-1], max(body.cost, 1), begins=True, before=[*fetches.before, *before],
+        after=after, start=fetches.starts[-1],
+    )  # fmt: skip
+    variables |= body.types | {f"total_{one.name}": body.types[one.name] for one in rows.folds} | fetches.variables
     variables |= {f"nan_{one.name}": "bool" for one in rows.folds if one.kind == "max"}
-    return ir.Kernel("rows", [*arrays, known], list(body.numbers.items()), statements, variables)
+    given = [*arrays[: len(arrays) - len(body.places)], *flags, known]
+    return ir.Kernel("rows", given, list(body.numbers.items()), statements, variables)
 
 
 def of_rows(layout: Layout, shape: Sequence[int], stay: int) -> Layout:

@@ -6,19 +6,25 @@ Values are told apart by their memory (`Place`): an entry that writes memory is 
 may have been read before.
 """
 
+import itertools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
+
+import numpy as np
 
 from .._core.geometry import contiguous_strides
 from .._kernels import ir
 from .._kernels.pointwise import CHUNK
-from .fuse import Body, Operand, geometry, in_rows, kernel, of_rows, row_geometry, row_kernel, run_of
+from .drafts import Draft, Place, alike, is_contiguous, is_flat, looked_at, overlaps, reshaped
+from .fetches import cuts_of
+from .fuse import Operand, geometry, in_rows, kernel, of_rows, row_geometry, row_kernel, run_of
+from .gathers import Writer
 from .plan import Plan, Step
 from .products import Matrix, Part, Product, join_products, product_of
 from .run import Form, Group, Sum, memory_of, runner_of
 from .sums import Together, join_sums
-from .trace import Entry, Free, Layout, Trace, Value, layout_of
+from .trace import Entry, Free, Trace, Value
 
 HOSTS = ("cpu", "meta")  # the CPU, and what is planned as for it, and never run
 FUSED = (*HOSTS, "cuda")  # the devices that have kernels of groups
@@ -26,43 +32,8 @@ ROWS = {"cpu": CHUNK, "meta": CHUNK, "cuda": 8192}  # those that have kernels of
 WRITING_ROWS = ("cuda",)  # those whose kernels of rows have read all that they read before they write
 _MOST_ENTRIES, _MOST_ARRAYS = 48, 24  # of one kernel
 _MOST_SUMS = 4
+_FEW = 8  # arrays that what follows may have besides
 _SMALL = 1 << 18  # bytes
-
-
-class Place(NamedTuple):
-    """Where a value lies: memory, how far into it, and how."""
-
-    memory: int
-    offset: int
-    layout: Layout
-
-
-class Draft:
-    """A step in the making. A pointwise one has the shape that it runs over, and what it has loaded and computed."""
-
-    def __init__(self, index: int, shape: tuple[int, ...] | None) -> None:
-        self.index, self.shape = index, shape
-        self.entries: list[int] = []
-        self.body = Body()
-        self.loaded: dict[Place, tuple[str, int]] = {}  # name and a value of each place
-        self.content: dict[int, tuple[Place, str, int]] = {}  # by memory: what the step has put there
-        self.writes: dict[int, int] = {}  # memory that was there before: the value that is written through
-        self.sums: list[tuple[str, int, bool]] = []  # of which value, into which, and whether it is a mean
-        self.stay = 0  # the dimensions that sums keep
-        self.rows: dict[int, Place] = {}  # by memory: values that rows have one of, which later entries may read
-        self.frees: list[int] = []  # positions of the numbers that a run brings, `f0` ... in the body
-        self.product: Any = None  # of a step that multiplies matrices: see products.py
-        self.together: Any = None  # of a step that adds, and calls something of the sum: see sums.py
-
-    def next_name(self) -> str:
-        """That of the next entry's value, which is the same in all steps that compute the same."""
-        return f"w{len(self.entries)}"
-
-    def name_of_free(self, position: int) -> str:
-        """That of a number that a run brings."""
-        if position not in self.frees:
-            self.frees.append(position)
-        return f"f{self.frees.index(position)}"
 
 
 def planned(trace: Trace) -> Plan:
@@ -88,9 +59,17 @@ class _Planner:
         self.last_write: dict[int, Draft] = {}  # by memory
         self.last_read: dict[int, Draft] = {}
         self.last_failing: Draft | None = None
+        self.last_outside: Draft | None = None  # that writes memory which was there before
+        self.waiting: dict[int, int] = {}  # by the memory of the result: maps that are part of what will read them
+        self.makers: dict[int, int] = {}  # by memory: the pointwise entry that made a value
+        self.changed: dict[int, int] = {}  # by memory: the last entry that wrote it
         self.outside = {self._memory(n) for n in plan.inputs}
         self.live = {self._memory(n) for n in plan.outputs}
         self.needed = self._find_needed()
+        self.readers: dict[int, int] = {}  # by memory: how many entries read it
+        for at in self.needed:
+            for memory in {self._memory(n) for n in plan.entries[at].operands()}:
+                self.readers[memory] = self.readers.get(memory, 0) + 1
 
     # values --------------------------------------------------------------------------------------------------------
 
@@ -124,14 +103,21 @@ class _Planner:
             rest = self._parted(at)
             entry = self.plan.entries[at]
             recipe = entry.recipe
+            self._settle(entry)
+            self.changed.update([(self._memory(n), at) for n in (*entry.results, *_written(entry)) if n is not None])
+            if self._waits(entry):
+                self.waiting[self._memory(entry.results[0])] = at  # type: ignore[arg-type]
+                continue
             joins = self._joined if recipe.expression is not None else self._folded
             if recipe.expression is recipe.fold is recipe.row is None or not joins(at, entry):
                 self._call(at, entry)
             if rest is not None:
                 self._call(rest, self.plan.entries[rest])
+        for memory in list(self.waiting):
+            self.run_alone(memory)
         join_products(self)
         join_sums(self)
-        reads = self.reads()
+        reads = self._dropped_unread()
         for draft in self.drafts:
             self.plan.steps.append(self._step(draft, reads))
 
@@ -152,6 +138,93 @@ class _Planner:
             return len(entries) - 1
         entries.pop()
         return None
+
+    # gather maps ---------------------------------------------------------------------------------------------------
+
+    def _waits(self, entry: Entry) -> bool:
+        """Whether a call is a map that can be part of what reads its result."""
+        made = entry.results[0] if entry.results else None
+        if entry.recipe.gather is None or made is None:
+            return False
+        layout = self.plan.layouts[made]
+        return layout.device.type in FUSED and not overlaps(layout) and self.readers.get(self._memory(made), 0) > 0
+
+    def is_alone(self, memory: int) -> bool:
+        """Whether one entry reads a value, and nobody holds it."""
+        return memory not in self.live and self.readers.get(memory) == 1
+
+    def _settle(self, entry: Entry) -> None:
+        """Has maps run as calls that cannot wait: what they read is written, or they may fail and come before others
+        that may fail, or that write what outlives a failure.
+        """
+        written = {self._memory(n) for n in _written(entry)}
+        late = entry.recipe.fails and entry.recipe.gather is None or not written.isdisjoint(self.outside)
+        for memory, at in list(self.waiting.items()):
+            other = self.plan.entries[at]
+            read = {memory, *(self._memory(n) for n in other.operands())}
+            if memory in self.waiting and (late and other.recipe.fails or not written.isdisjoint(read)):
+                self.run_alone(memory)
+
+    def run_alone(self, memory: int) -> None:
+        """Has a map run as a call."""
+        at = self.waiting.pop(memory)
+        self._call(at, self.plan.entries[at])
+
+    def _written_down(self, draft: Draft, maps: dict[Place, int]) -> Writer | None:
+        """What loads the results of maps in a step, if it can."""
+        writer = Writer(self, draft)
+        if not all([writer.take(place, number) for place, number in maps.items()]):
+            return None
+        held = len(self.live.intersection(draft.content))
+        if len(draft.loaded) + len(writer.sources) + held >= _MOST_ARRAYS or writer.wrong and draft.writes:
+            return None
+        if any(look.memory in draft.content for look in writer.sources):
+            return None
+        if draft.body.rows or draft.sums:
+            seen = looked_at(writer.shape, writer.sources, writer.dimensions())
+            if not all(run_of(layout, writer.shape, draft.stay) for layout in seen):
+                return None
+        return writer
+
+    def _maps_among(self, entry: Entry, places: dict[int, Place], shape: tuple[int, ...]) -> Writer | None:
+        """What writes down the operands that maps give, where an entry takes them into its step; others are calls."""
+        maps: dict[Place, int] = {}
+        for i, place in places.items():
+            at = self.waiting.get(place.memory)
+            if at is None:
+                continue
+            made = self.plan.entries[at].results[0]
+            assert made is not None
+            if self.is_alone(place.memory) or place == self.place(made) and place.layout.shape == shape:
+                maps[place] = entry.arguments[i]
+            else:
+                self.run_alone(place.memory)
+        if not maps:
+            return None
+        writer = self._written_down(Draft(0, shape), maps)
+        for memory in () if writer is None else writer.unready.intersection(self.waiting):
+            self.run_alone(memory)
+        if writer is not None and writer.wrong:  # what fails first is told
+            for memory, at in list(self.waiting.items()):
+                if at not in writer.entries and at < max(writer.entries) and self.plan.entries[at].recipe.fails:
+                    self.run_alone(memory)
+        if writer is not None and all(place.memory in self.waiting for place in maps):
+            return writer
+        for place in maps:
+            if place.memory in self.waiting:
+                self.run_alone(place.memory)
+        return None
+
+    def _dropped_unread(self) -> dict[int, int]:
+        """Leaves steps out of which nothing is read any more; the last step that reads each memory."""
+        while True:
+            reads = self.reads()
+            unread = [d for d in self.drafts if d.shape is not None and d.together is None and not d.sums
+                      and not d.writes and not d.body.wrong and not any(
+                memory in self.live or reads.get(memory, -1) > d.index for memory in d.content)]  # fmt: skip
+            if not unread:
+                return reads
+            self.drop(unread[0])
 
     def reads(self) -> dict[int, int]:
         """The last step that reads a memory."""
@@ -180,9 +253,12 @@ class _Planner:
         """The values that a step reads."""
         if draft.shape is None:
             return [n for at in draft.entries for n in self.plan.entries[at].operands()]
-        return [number for _, number in draft.loaded.values()]
+        return [*(number for _, number in draft.loaded.values()), *(look.number for look in draft.sources)]
 
     def _call(self, at: int, entry: Entry) -> None:
+        for number in entry.operands():
+            if self._memory(number) in self.waiting:
+                self.run_alone(self._memory(number))
         draft = self._begun(None, len(self.drafts))
         draft.entries.append(at)
         for number in entry.operands():
@@ -190,6 +266,8 @@ class _Planner:
         for made in (*entry.results, *_written(entry)):
             if made is not None:
                 self.last_write[self._memory(made)] = draft
+        if not self.outside.isdisjoint([self._memory(n) for n in _written(entry)]):
+            self.last_outside = draft
         if entry.recipe.fails:
             self.last_failing = draft
 
@@ -210,20 +288,33 @@ class _Planner:
         made = self.place(target)
         shape = made.layout.shape
         operands = {i: self.place(entry.arguments[i]) for i in expression.loads}
-        if made.layout.device.type not in self.fused or _overlaps(made.layout) or not made.layout.size:
+        if made.layout.device.type not in self.fused or overlaps(made.layout) or not made.layout.size:
             return False
         if any(ir.type_of(p.layout.dtype) is None for p in (made, *operands.values())):
             return False
+        writer = self._maps_among(entry, operands, shape)
+        maps = {} if writer is None else {taken.place: taken.number for taken in writer.taken}
+        given, operands = operands, {i: place for i, place in operands.items() if place not in maps}
+        self._merge_makers(shape, operands)
+        last = -1 if writer is None else writer.last_written()
         first = self._earliest(entry, made, operands)
-        for draft in self._candidates(max(first, 0), made, operands):
+        for draft in self._candidates(max(first, last + 1, 0), made, operands):
             assert draft.shape is not None
+            if maps:
+                fits = draft.shape == shape and self._fits(draft, entry, made, operands)
+                writer = self._written_down(draft, maps) if fits else None
+                if writer is not None:
+                    writer.commit()
+                    self._add(draft, at, entry, target, made, given)
+                    return True
+                continue
             if draft.rows and self._joins_rows(draft, at, entry, made, operands):
                 return True
             if draft.shape == shape:
                 seen, read = made, operands
-            elif math.prod(draft.shape) == made.layout.size and _is_flat([made, *operands.values()]):
-                seen = _reshaped(made, draft.shape)
-                read = {i: _reshaped(p, draft.shape) for i, p in operands.items()}
+            elif math.prod(draft.shape) == made.layout.size and is_flat([made, *operands.values()]):
+                seen = reshaped(made, draft.shape)
+                read = {i: reshaped(p, draft.shape) for i, p in operands.items()}
             else:
                 continue
             if self._fits(draft, entry, seen, read):
@@ -232,13 +323,57 @@ class _Planner:
         if not self._fits(Draft(0, shape), entry, made, operands):
             return False
         early = entry.kind == "pointwise" and made.layout.nbytes <= _SMALL  # so that larger steps are not parted by it
-        draft = self._begun(shape, first + 1 if early else len(self.drafts))
-        self._add(draft, at, entry, target, made, operands)
+        draft = self._begun(shape, max(first, last) + 1 if early else len(self.drafts))
+        self._commit(draft, maps)
+        self._add(draft, at, entry, target, made, given)
         return True
+
+    def _merge_makers(self, shape: tuple[int, ...], operands: dict[int, Place]) -> None:
+        """Makes one step of two that compute the operands of an entry, where one of them may as well happen with the
+        other: nobody else reads what it makes, and what it reads is the same there.
+        """
+        makers = {id(draft): draft for place in operands.values() for draft in [self.last_write.get(place.memory)]
+                  if draft is not None and draft.shape == shape and not (draft.body.rows or draft.sums or draft.writes)}
+        if len(makers) != 2:
+            return
+        for moved, kept in itertools.permutations(makers.values()):
+            entries = [self.plan.entries[at] for at in moved.entries]
+            if moved.sources or any(entry.kind != "pointwise" for entry in entries):
+                continue
+            written = [self.last_write.get(place.memory) for place in moved.loaded]
+            free = all(draft is None or draft.index < min(moved.index, kept.index) for draft in written)
+            unread = all(self.last_read.get(memory) is None for memory in moved.content)
+            arrays = len(moved.loaded) + len(kept.loaded) + len(kept.sources)
+            if free and unread and arrays < _MOST_ARRAYS - _FEW and len(entries) + len(kept.entries) < _MOST_ENTRIES:
+                self._move(moved, kept)
+                return
+
+    def _move(self, moved: Draft, kept: Draft) -> None:
+        """Puts the entries of one step into another."""
+        for at in moved.entries:
+            entry = self.plan.entries[at]
+            target, expression = entry.results[0], entry.recipe.expression
+            assert target is not None and expression is not None
+            made, operands = self.place(target), {i: self.place(entry.arguments[i]) for i in expression.loads}
+            if made.layout.shape != kept.shape:
+                made = reshaped(made, kept.shape or ())
+                operands = {i: reshaped(place, kept.shape or ()) for i, place in operands.items()}
+            self._add(kept, at, entry, target, made, operands)
+        for place in moved.loaded:
+            if self.last_read.get(place.memory) is moved:
+                self.last_read[place.memory] = kept
+        self.drop(moved)
+
+    def _commit(self, draft: Draft, maps: dict[Place, int]) -> None:
+        """Makes maps part of a new step."""
+        writer = self._written_down(draft, maps)
+        assert writer is not None
+        writer.commit()
 
     def _folded(self, at: int, entry: Entry) -> bool:
         """Puts what looks at whole rows into a step that computes them, a new one if they are short."""
         source = self.place(entry.arguments[0])
+        self._begin_with_map(entry, source)
         stay, kind = entry.recipe.fold if entry.recipe.row is None else (entry.recipe.row[0], "row")  # type: ignore[misc]
         length = math.prod(source.layout.shape[stay:])
         draft = self.last_write.get(source.memory)
@@ -272,6 +407,17 @@ class _Planner:
         draft.entries.append(at)
         return True
 
+    def _begin_with_map(self, entry: Entry, source: Place) -> None:
+        """Begins a step with the map that gives what an entry looks at; other maps that it reads are calls."""
+        writer = self._maps_among(entry, {0: source}, source.layout.shape)
+        maps = {} if writer is None else {taken.place: taken.number for taken in writer.taken}
+        for number in entry.operands():
+            memory = self._memory(number)
+            if memory in self.waiting and source not in maps:
+                self.run_alone(memory)
+        if maps:
+            self._commit(self._begun(source.layout.shape, len(self.drafts)), maps)
+
     def _takes_rows(self, draft: Draft, source: Place, places: list[Place], stay: int) -> bool:
         """Whether a step computes the rows of a value, and its arrays lie in such rows."""
         shape = source.layout.shape
@@ -281,7 +427,8 @@ class _Planner:
         if draft.body.rows and draft.stay != stay or len(draft.entries) >= _MOST_ENTRIES:
             return False
         own = [*draft.loaded, *(p for p, _, _ in draft.content.values() if p.memory not in draft.rows), *places]
-        return source.memory not in draft.rows and all(run_of(p.layout, shape, stay) for p in own)
+        seen = [*(p.layout for p in own), *looked_at(shape, draft.sources, draft.body.places)]
+        return source.memory not in draft.rows and all(run_of(layout, shape, stay) for layout in seen)
 
     def _summed(self, at: int, entry: Entry, source: Place) -> bool:
         """Puts a sum into the step that computes what is summed; False where there is none."""
@@ -296,7 +443,8 @@ class _Planner:
         if draft.sums and draft.stay != stay:
             return False
         places = [*draft.loaded, *(place for place, _, _ in draft.content.values())]
-        if not all(run_of(place.layout, draft.shape, stay) for place in places):
+        seen = [*(place.layout for place in places), *looked_at(draft.shape, draft.sources, draft.body.places)]
+        if not all(run_of(layout, draft.shape, stay) for layout in seen):
             return False
         assert made is not None
         draft.sums.append((known[1], made, kind == "mean"))
@@ -320,15 +468,14 @@ class _Planner:
         found = []
         wanted = {p.memory for p in (made, *operands.values())}
         for draft in reversed(self.drafts[first:]):
-            if draft.shape is not None and (
-                not wanted.isdisjoint(draft.content) or any(p.memory in wanted for p in draft.loaded)
-            ):
+            read = {p.memory for p in draft.loaded}.union([look.memory for look in draft.sources])
+            if draft.shape is not None and not (wanted.isdisjoint(draft.content) and wanted.isdisjoint(read)):
                 found.append(draft)
         return found
 
     def _fits(self, draft: Draft, entry: Entry, made: Place, operands: dict[int, Place]) -> bool:
         held = len(self.live.intersection(draft.content))  # others are most likely read by this step alone
-        if len(draft.entries) >= _MOST_ENTRIES or len(draft.loaded) + held >= _MOST_ARRAYS:
+        if len(draft.entries) >= _MOST_ENTRIES or len(draft.loaded) + len(draft.sources) + held >= _MOST_ARRAYS:
             return False
         if draft.sums:
             own = {self._memory(number) for _, number, _ in draft.sums}
@@ -346,14 +493,16 @@ class _Planner:
             if place.memory in draft.rows:
                 if not self._reads_rows(draft, place):
                     return False
-            elif known is not None and not _alike(known[0], place):
+            elif known is not None and not alike(known[0], place):
                 return False  # another part of it, or in another order
         if entry.kind == "write":
             known = draft.content.get(made.memory)
-            if known is not None and not _alike(known[0], made):
+            if known is not None and not alike(known[0], made):
                 return False
             read = [*draft.loaded, *operands.values()]
-            if any(p.memory == made.memory and not _alike(p, made) for p in read):
+            if any(p.memory == made.memory and not alike(p, made) for p in read):
+                return False
+            if draft.body.wrong or any(look.memory == made.memory for look in draft.sources):
                 return False
         return True
 
@@ -373,10 +522,10 @@ class _Planner:
             return False
         for place in operands.values():
             known = draft.rows.get(place.memory)
-            if known is None or not _alike(known, place):
+            if known is None or not alike(known, place):
                 return False
         count = math.prod((draft.shape or ())[: draft.stay])
-        if made.layout.size != count or not _is_contiguous(made.layout):
+        if made.layout.size != count or not is_contiguous(made.layout):
             return False
         target = entry.results[0]
         assert target is not None
@@ -387,6 +536,8 @@ class _Planner:
 
     def _loaded(self, draft: Draft, place: Place, number: int) -> str:
         """The name of a value that a step has, or loads."""
+        if place in draft.gathered:
+            return draft.gathered[place]
         known = draft.content.get(place.memory)
         if known is not None:
             return known[1]
@@ -415,6 +566,12 @@ class _Planner:
         draft.content[made.memory] = made, name, target
         draft.entries.append(at)
         self.last_write[made.memory] = draft
+        if entry.kind == "pointwise":
+            self.makers[made.memory] = at
+        else:
+            self.makers.pop(made.memory, None)
+            if made.memory in self.outside:
+                self.last_outside = draft
 
     # what a step becomes -------------------------------------------------------------------------------------------
 
@@ -432,37 +589,47 @@ class _Planner:
             if memory in draft.writes or memory in self.live or reads.get(memory, -1) > draft.index:
                 kept.append((place, name, number))
         kept.sort(key=lambda k: -k[0].layout.nbytes)
-        loaded = list(draft.loaded.items())
-        inputs = list(dict.fromkeys([number for _, (_, number) in loaded] + list(draft.writes.values())))
+        loaded, looks = list(draft.loaded.items()), list(draft.sources)
+        read = [number for _, (_, number) in loaded] + [look.number for look in looks]
+        inputs = list(dict.fromkeys(read + list(draft.writes.values())))
         outputs = [number for place, _, number in kept if place.memory not in draft.writes]
         step = Step("pointwise", draft.entries, inputs, outputs)
         root, offset = self.places.root, self.places.offset
         operands = [Operand(name, place.layout, offset[number]) for place, name, number in kept]
         operands += [Operand(name, place.layout, offset[number]) for place, (name, number) in loaded]
+        operands += [Operand(draft.sources[look], look.layout, look.start) for look in looks]
+        seen = looked_at(draft.shape, looks, draft.body.places)[len(looks) :]
+        places = [Operand(f"i{d}", layout, 0) for d, layout in zip(draft.body.places, seen, strict=True)]
         stored, names = [name for _, name, _ in kept], [name for _, (name, _) in loaded]
         sums = [Sum(number, mean) for _, number, mean in draft.sums]
         step.kind = "row" if draft.body.rows else "reduction" if sums else "pointwise"
         step.outputs += [one.number for one in sums]
         rows = frozenset(draft.body.rows)
-        words, letters = geometry_of(step.kind, draft.shape, draft.stay, rows, operands, len(kept))
+        words, letters = geometry_of(step.kind, draft.shape, draft.stay, rows, operands + places, len(kept))
         on_host = operands[0].layout.device.type in HOSTS
         reused = self._reused(draft, kept, reads) if on_host and not draft.body.rows else {}
+        draft.body.cuts = cuts_of(draft.body, draft.words)
         if draft.body.rows:
             step.kernel = row_kernel(draft.body, operands, stored, names, letters)
         else:
             summed = [name for name, _, _ in draft.sums]
             shared = self._sharing(draft, kept, reused)
             step.kernel = kernel(draft.body, operands, stored, names, letters, summed, int(words[0]), shared)
-        values = [number for _, _, number in kept] + [number for _, (_, number) in loaded]
+        values = [number for _, _, number in kept] + read
         arrays = [root[number] for number in values]
         frees = [draft.frees[int(name[1:])] for name in draft.body.numbers]
         launch = None
         if operands[0].layout.device.type == "cuda":
-            launch = _launch(draft, operands, stored, names, letters)
-        layouts = [o.layout for o in operands]
-        step.form = Form(stored + names, values, layouts, len(kept), draft.stay, rows, letters)
-        step.group = Group(words, arrays, frees, draft.shape, [o.offset for o in operands], launch, sums, reused)
-        step.bytes = sum([o.layout.nbytes for o in operands])
+            launch = _launch(draft, operands + places, stored, names, letters)
+        if looks:
+            words = np.array([*words, *draft.words], np.int64)
+        else:
+            layouts = [o.layout for o in operands]
+            step.form = Form(stored + names, values, layouts, len(kept), draft.stay, rows, letters)
+        step.group = Group(words, arrays, frees, draft.shape, [o.offset for o in operands], launch, sums, reused,
+                           bool(draft.body.wrong))  # fmt: skip
+        step.bytes = sum([o.layout.nbytes for o in operands[: len(operands) - len(looks)]])
+        step.bytes += sum([self.plan.layouts[number].nbytes for number in {look.number for look in looks}])
         step.flops = draft.body.cost * math.prod(draft.shape)
         step.text = lambda: _kernel_text(step.kernel)
         return step
@@ -485,8 +652,8 @@ class _Planner:
     def _reused(self, draft: Draft, kept: list, reads: dict[int, int]) -> dict[int, int]:
         """Inputs that a step is the last to read, element by element, and whose memory results may take, by result."""
         found: dict[int, int] = {}
-        seen = [place.memory for place in draft.loaded]
-        for place in draft.loaded:
+        seen = [*(place.memory for place in draft.loaded), *(look.memory for look in draft.sources)]
+        for place in draft.loaded if not draft.body.wrong else ():
             memory = place.memory
             whole = place.offset == 0 and place.layout is self.plan.layouts[memory] and seen.count(memory) == 1
             if whole and reads[memory] == draft.index and memory not in self.live | self.outside | draft.writes.keys():
@@ -548,34 +715,6 @@ def _seen_in_rows(shape: tuple[int, ...], stay: int, rows: frozenset[str], opera
             for o in operands]  # fmt: skip
 
 
-def _is_contiguous(layout: Layout) -> bool:
-    return layout.strides == contiguous_strides(layout.shape, layout.dtype.itemsize)
-
-
-def _is_flat(places: list[Place]) -> bool:
-    """Whether elements lie in the order of their indices, as many in each place, or one."""
-    size = places[0].layout.size
-    return all(_is_contiguous(p.layout) and p.layout.size in (1, size) for p in places)
-
-
-def _reshaped(place: Place, shape: tuple[int, ...]) -> Place:
-    """A place of elements in order, seen in another shape."""
-    layout = place.layout
-    if layout.size == 1:
-        return place._replace(layout=layout_of((), (), layout.dtype, layout.device))
-    strides = contiguous_strides(shape, layout.dtype.itemsize)
-    return place._replace(layout=layout_of(shape, strides, layout.dtype, layout.device))
-
-
-def _alike(one: Place, other: Place) -> bool:
-    """Whether two places are the same elements in the same order."""
-    if one == other:
-        return True
-    a, b = one.layout, other.layout
-    same = one.memory == other.memory and one.offset == other.offset and a.dtype == b.dtype and a.size == b.size
-    return same and _is_contiguous(a) and _is_contiguous(b)
-
-
 def _launch(draft: Draft, operands: list[Operand], stored: list[str], loaded: list[str], letters: str) -> Any:
     """The kernel on a GPU; False where the entries run one by one."""
     from .._backends.cuda.groups import launch_of, row_launch_of
@@ -588,8 +727,8 @@ def _launch(draft: Draft, operands: list[Operand], stored: list[str], loaded: li
             shape, stay = draft.shape, draft.stay
             seen = _seen_in_rows(shape, stay, frozenset(draft.body.rows), operands)
             whole = (*shape[:stay], math.prod(shape[stay:]))
-            return row_launch_of(draft.body, whole, seen, stored, loaded, letters) or False
-        return launch_of(draft.body, draft.shape, operands, stored, loaded)
+            return row_launch_of(draft.body, whole, seen, stored, loaded, letters, draft.words) or False
+        return launch_of(draft.body, draft.shape, operands, stored, loaded, draft.words)
     except (ValueError, KeyError):
         return False
 
@@ -598,16 +737,6 @@ def _written(entry: Entry) -> list[int]:
     """The values whose memory an entry writes."""
     places = [(entry.arguments[i], k) for i, k, _ in entry.recipe.written]
     return [v for argument, k in places for v in [argument if k is None else argument[k]] if v.__class__ is Value]
-
-
-def _overlaps(layout: Layout) -> bool:
-    """Whether elements share memory."""
-    reach = 0
-    for stride, n in sorted((s, n) for s, n in zip(layout.strides, layout.shape) if n > 1):
-        if stride <= reach:
-            return True
-        reach += stride * (n - 1)
-    return False
 
 
 def _call_text(entry: Entry) -> str:

@@ -9,7 +9,8 @@ from .._core.geometry import contiguous_strides
 from .trace import Entry, Free, Layout, Value
 
 if TYPE_CHECKING:
-    from .planner import Draft, _Planner
+    from .drafts import Draft
+    from .planner import _Planner
 
 _MOST_PARTS = 4
 _DUE = 8  # runs after which making something for one size repays

@@ -37,8 +37,8 @@ class Recipe:
     those in them of lists, and by how much versions grow; `returns` the position of the argument that comes back.
     """
 
-    __slots__ = ("draws", "expression", "fails", "fold", "kind", "layout", "offset", "operator", "quick", "repeats",
-                 "results", "returns", "row", "several", "split", "template", "tensors", "variants",
+    __slots__ = ("draws", "expression", "fails", "fold", "gather", "kind", "layout", "offset", "operator", "quick",
+                 "repeats", "results", "returns", "row", "several", "split", "template", "tensors", "variants",
                  "written")  # fmt: skip
 
     def __init__(self, operator: Operator, kind: str, template: tuple, results: tuple[Layout | None, ...]) -> None:
@@ -50,6 +50,7 @@ class Recipe:
         self.expression: Expression | None = None
         self.fold: tuple[int, str] | None = None  # of a "sum", "mean" or "max": the dimensions that stay, and which
         self.row: tuple[int, Callable] | None = None  # of other calls over rows: likewise, and what writes them down
+        self.gather: Callable | None = None  # of a map: what gives an element (gathers.py)
         self.split: int | None = None  # of one that gives more than rows: the position of what says which are wanted
         self.fails, self.offset = True, 0  # whether the call may fail when it is run; where a view begins in its source
         self.written: tuple[tuple[int, int | None, int], ...] = ()
@@ -136,6 +137,16 @@ def _find_expression(recipe: Recipe, args: Sequence[Any]) -> None:
             recipe.fold = _fold(operator, args, results)
             recipe.fails = recipe.fails and recipe.fold is None
             _find_rows(recipe, args)
+            _find_map(recipe, args)
+
+
+def _find_map(recipe: Recipe, args: Sequence[Any]) -> None:
+    """Notes how each element of a result is made of a few of the operands'."""
+    from .gathers import gather_of
+
+    found = None if recipe.written else gather_of(recipe.operator, args, recipe.results)
+    if found is not None:
+        recipe.gather, recipe.fails = found
 
 
 FOLDS = ("sum", "mean", "max")  # over the last dimensions

@@ -113,6 +113,8 @@ def _step(plan: Plan, step: Step, sizes: _Sizes) -> Step | None:
     if step.group is None:
         return call_step(plan, step.entries)
     group, form = step.group, step.form
+    if form is None:  # gather maps are told more than the sizes of arrays
+        return None
     shape, layouts = sizes.shapes.get(group.shape), [sizes.layout(layout) for layout in form.layouts]
     if shape is None or any(layout is None for layout in layouts) or group.launch is not None:
         return None

@@ -88,6 +88,7 @@ class Group(NamedTuple):
     launch: Any  # on a GPU, the kernel; False where there is none; None on the CPU
     sums: list[Sum]
     reused: dict[int, int]  # outputs that may take the memory of an input which nobody reads afterwards
+    may_fail: bool = False  # whether the kernel tells of indices that are out of range
 
 
 class Form(NamedTuple):
@@ -231,6 +232,10 @@ class _Written:
             return [*fresh, f"launch{at}({places}{numbers})"]
         self.scope |= {f"code{at}": code_of(step.kernel), f"words{at}": group.geometry, f"size{at}": size}
         arrays += [f"q{number}" for number in sums]
+        if group.may_fail:
+            self.scope["no_flag"] = functools.partial(np.zeros, 1, np.int64)
+            fresh.append("flag = no_flag()")
+            arrays.append("flag")
         chunks, rows = int(group.geometry[1]), int(group.geometry[3]) // int(group.geometry[1])
         ends = []
         for number, mean in sums.items():
@@ -241,7 +246,7 @@ class _Written:
             ends = ["else:", *ends]
         return [f"code = code{at}.call or code{at}.wanted(size{at})", "done = False", "if code is not None:",
                 *("    " + line for line in fresh),
-                f"    done = code({', '.join(arrays)}, words{at}{numbers})",
+                f"    done = code({', '.join(arrays)}, words{at}{numbers}){' and not flag[0]' * group.may_fail}",
                 "if not done:", f"    {otherwise}", *ends]  # fmt: skip
 
     def _one_by_one(self, at: int, step: Step) -> str:
@@ -358,12 +363,13 @@ class _Parts:
 
     def __init__(self, plan: Plan, step: Step) -> None:
         self.plan, self.step = plan, step
+        self.parts: Plan | None = None
         self.function: Callable | None = None
 
     def __call__(self, arrays: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
         if self.function is None:
             self.function = self._made()
-        return self.function(None, arrays, numbers)
+        return self.function(self.parts, arrays, numbers)
 
     def _made(self) -> Callable:
         made = copy(self.plan)
@@ -373,6 +379,7 @@ class _Parts:
         for at in self.step.entries:
             entry = self.plan.entries[at]
             made.steps.append(Step("call", [at], entry.operands(), [n for n in entry.results if n is not None]))
+        self.parts = made
         return function_of(made)
 
 
@@ -497,7 +504,6 @@ def _laid(array: Any, layout: Layout | None) -> Any:
 
 
 def _fail(plan: Plan, at: int, error: Exception) -> None:
-    """Notes which entry raised."""
-    if plan is None:
-        return  # one of a group
-    error.pipeline_entry = plan.steps[at].entries[0]  # type: ignore[attr-defined]
+    """Notes which entry raised: of a group, the one that its parts have noted."""
+    if not hasattr(error, "pipeline_entry"):
+        error.pipeline_entry = plan.steps[at].entries[0]  # type: ignore[attr-defined]

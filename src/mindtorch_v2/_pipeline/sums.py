@@ -10,7 +10,8 @@ from .._core.geometry import contiguous_strides
 from .trace import Entry, Layout, Value, layout_of
 
 if TYPE_CHECKING:
-    from .planner import Draft, _Planner
+    from .drafts import Draft
+    from .planner import _Planner
 
 
 class Together(NamedTuple):

@@ -1,6 +1,7 @@
 """Pipelines on a GPU: programs give what they give call by call, and groups run as one kernel."""
 
 import pytest
+from tests.mindtorch_v2 import test_gather_maps as maps
 from tests.mindtorch_v2 import test_pipeline_fuzz as fuzz
 from tests.mindtorch_v2 import test_row_groups as rows
 
@@ -269,3 +270,25 @@ def test_a_graph_inside_a_capture_of_the_program() -> None:
         x.mul_(2)
         graph.replay()
         torch.testing.assert_close(result, net(x))
+
+
+@pytest.mark.parametrize("name", maps.PROGRAMS)
+@pytest.mark.parametrize("kind", maps.KINDS, ids=str)
+def test_maps_are_part_of_what_reads_them(name: str, kind: torch.dtype) -> None:
+    """Padding, rolls, tables and choices by index in the kernels of pointwise and row calls."""
+    program, kinds = maps.PROGRAMS[name]
+    given = [x.cuda() for x in maps.operands(kind)]
+    with torch.device("cuda"):
+        expected = program(*given)
+        with torch.pipeline() as pipe:
+            made = program(*given)
+    steps = [step for step in maps.steps_of(pipe) if step.kind != "call"]
+    assert [step.kind for step in steps] == kinds and steps[-1].group.launch
+    assert made.dtype is expected.dtype and made.stride() == expected.stride()
+    tolerance = rows.TOLERANCE[kind] if "row" in kinds or name == "rope" else 0
+    torch.testing.assert_close(made, expected, equal_nan=True, rtol=tolerance, atol=tolerance)
+
+
+def test_random_programs_of_maps() -> None:
+    found = {fuzz.told(seed, "maps"): wrong for seed in range(40) if (wrong := fuzz.differences(seed, draws="maps"))}
+    assert not found

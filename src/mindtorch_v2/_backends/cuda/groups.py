@@ -9,8 +9,8 @@ from ..._core.geometry import collapsed
 from ..._kernels import cuda, ir
 from .array import layout_of, quick_empty
 from .fuse import _HEAD
-from .launch import PACKS, Launch, compiled, longs
-from .row_groups import dealt, row_source
+from .launch import ASSERTIONS, PACKS, Launch, compiled, longs
+from .row_groups import dealt, places_of, row_source
 from .special import source_of
 
 _THREADS, _RANK = 256, 8
@@ -24,10 +24,10 @@ def allocation(layout: Any) -> Callable[[], Any]:
 
 
 def launch_of(body: Any, shape: Sequence[int], operands: Sequence[Any], stored: Sequence[str],
-              loaded: Sequence[str]) -> Launch:  # fmt: skip
+              loaded: Sequence[str], told: Sequence[int] = ()) -> Launch:  # fmt: skip
     """The launch of a group's kernel: addresses of what is written, of what is read, then numbers.
 
-    The first operands are those that the values named in `stored` go to.
+    The first operands are those that the values named in `stored` go to; `told` are the words of gather maps.
     """
     outs, count = len(stored), math.prod(shape)
     spread = []
@@ -41,26 +41,30 @@ def launch_of(body: Any, shape: Sequence[int], operands: Sequence[Any], stored: 
         raise ValueError("too many dimensions for one kernel")
     fixed: list[Any] = [ctypes.c_longlong(count)]
     flat = len(sizes) == 1 and all(own[0] == 1 for own in strides[:outs]) and all(own[0] in (0, 1) for own in strides)
-    if flat:
+    if flat and not body.sources:
         fours = 2 if count >= _LARGE else 1
         text = _flat_source(body, operands, stored, loaded, [own[0] for own in strides], fours)
         per_thread = 4 * fours
     else:
-        words = [*sizes, *(s for own in strides for s in own)]
+        words = [*sizes, *(s for own in strides for s in own), *told]
         fixed.append((ctypes.c_longlong * len(words))(*words))
-        text, per_thread = _strided_source(body, operands, stored, loaded, len(sizes)), 1
+        near = [own[0] for own in strides]
+        in_fours = sizes[0] % 4 == 0 and set(near[:outs]) == {1} and set(near[outs : outs + len(loaded)]) <= {0, 1}
+        per_thread = 4 if body.sources and in_fours else 1
+        text = _strided_source(body, operands, stored, loaded, len(sizes), count < 1 << 31, near * (per_thread > 1))
     grid = (-(-count // (_THREADS * per_thread)),)
     return Launch(compiled(text, "group"), _letters(body, operands), grid, (_THREADS,), fixed)
 
 
 def row_launch_of(body: Any, shape: Sequence[int], operands: Sequence[Any], stored: Sequence[str],
-                  loaded: Sequence[str], letters: str) -> Launch | None:  # fmt: skip
+                  loaded: Sequence[str], letters: str, told: Sequence[int] = ()) -> Launch | None:  # fmt: skip
     """The same for a body with values of rows, which are the last dimension; None where they are too long.
 
     Layouts of operands have the shape, with letters as `row_geometry` gives them.
     """
     *outer, width = shape
-    wide = [o.layout.dtype.itemsize for o, letter in zip(operands, letters, strict=True) if letter == "1"]
+    arrays = zip(_arrays(body, operands), letters, strict=False)
+    wide = [o.layout.dtype.itemsize for o, letter in arrays if letter == "1"]
     rows = dealt(math.prod(outer), width, min(wide, default=4))
     if rows is None:
         return None
@@ -68,16 +72,21 @@ def row_launch_of(body: Any, shape: Sequence[int], operands: Sequence[Any], stor
     if len(sizes) > _RANK:
         raise ValueError("too many dimensions for one kernel")
     spread = [s // o.layout.dtype.itemsize for o, own in zip(operands, strides, strict=True) for s in own]
-    words = [*sizes, *spread]
+    words = [*sizes, *spread, *told]
     types = [cuda.C_TYPES[ir.TYPES[o.layout.dtype.name]] for o in operands]
-    text = PACKS + row_source(body, types, stored, loaded, letters, len(sizes), rows)
+    text = PACKS + ASSERTIONS * bool(body.wrong) + row_source(body, types, stored, loaded, letters, len(sizes), rows)
     fixed = [*longs(math.prod(outer), width), (ctypes.c_longlong * len(words))(*words)]
     return Launch(compiled(text, "row_group"), _letters(body, operands), (rows.grid,), rows.block, fixed)
 
 
+def _arrays(body: Any, operands: Sequence[Any]) -> Sequence[Any]:
+    """The operands that are arrays, behind which are the places that gather maps look at (_pipeline/fetches.py)."""
+    return operands[: len(operands) - len(body.places)]
+
+
 def _letters(body: Any, operands: Sequence[Any]) -> str:
     """What the slots of a launch hold: addresses, then numbers."""
-    return "q" * len(operands) + "".join("d" if kind == "f64" else "q" for kind in body.numbers.values())
+    return "q" * len(_arrays(body, operands)) + "".join("d" if kind == "f64" else "q" for kind in body.numbers.values())
 
 
 def _function(body: Any, stored: Sequence[str], loaded: Sequence[str]) -> str:
@@ -86,33 +95,47 @@ def _function(body: Any, stored: Sequence[str], loaded: Sequence[str]) -> str:
     text.kinds = body.types
     own = [statement.name for statement in body.statements]
     text.lines += [f"    {cuda.C_TYPES[body.types[name]]} {name};" for name in own]
+    text.places = {d: f"i{d}" for d in body.places}
+    text.sources = {name: (cuda.C_TYPES[kind], name) for name, kind in body.sources.items()}
+    for node in body.wrong:
+        text.line(f"require(!{text.value(node)});")
     text.statements(body.statements)
     given = [f"{cuda.C_TYPES[body.types[name]]} {name}" for name in loaded]
+    given += [f"const {cuda.C_TYPES[kind]}* {name}" for name, kind in body.sources.items()]
+    given += [f"int64 i{d}" for d in body.places] + ["const Places& places"] * bool(body.sources)
     given += [f"{cuda.C_TYPES[kind]} {name}" for name, kind in body.numbers.items()]
     given += [f"{cuda.C_TYPES[body.types[name]]}& made{k}" for k, name in enumerate(stored)]
     lines = "\n".join([*text.lines, *(f"    made{k} = {name};" for k, name in enumerate(stored))])
     return f"__device__ inline void computed({', '.join(given)}) {{\n{lines}\n}}\n"
 
 
-def _head(
-    body: Any, operands: Sequence[Any], stored: Sequence[str], loaded: Sequence[str]
-) -> tuple[str, list[str], str]:
+def _head(body: Any, operands: Sequence[Any], stored: Sequence[str], loaded: Sequence[str],
+          struct: str = "") -> tuple[str, list[str], str]:  # fmt: skip
     """What comes before a kernel, the types of its arrays, and its parameters."""
     function = _function(body, stored, loaded)
-    types = [cuda.C_TYPES[ir.TYPES[o.layout.dtype.name]] for o in operands]
+    types = [cuda.C_TYPES[ir.TYPES[o.layout.dtype.name]] for o in _arrays(body, operands)]
     outs = len(stored)
     arrays = "".join(f"{name}* o{k}, " if k < outs else f"const {name}* p{k}, " for k, name in enumerate(types))
     numbers = "".join(f"{cuda.C_TYPES[kind]} {name}, " for name, kind in body.numbers.items())
-    return f"{_HEAD}{source_of(function)}{function}", types, f"{arrays}{numbers}int64 count"
+    head = f"{_HEAD}{ASSERTIONS * bool(body.wrong)}{source_of(function)}{struct}{function}"
+    return head, types, f"{arrays}{numbers}int64 count"
 
 
 def _element(body: Any, types: Sequence[str], stored: Sequence[str], loaded: Sequence[str],
-             load: Callable[[int], str], store: Callable[[int], str]) -> str:  # fmt: skip
-    """Lines that compute one element; `load` and `store` say where the operand of a number is."""
+             load: Callable[[int], str], store: Callable[[int], str], further: str = "") -> str:  # fmt: skip
+    """Lines that compute one element; `load` and `store` say where the operand of a number is.
+
+    What gather maps look at is `further`, so many times their first stride, than the thread's first element.
+    """
     outs = len(stored)
     kinds = [cuda.C_TYPES[body.types[name]] for name in stored]
     declared = "".join(f"{kind} m{k}; " for k, kind in enumerate(kinds))
     values = [f"({cuda.C_TYPES[body.types[name]]})widened({load(k)})" for k, name in enumerate(loaded, outs)]
+    behind = outs + len(loaded)
+    at = [f"at[{k}]" + f" + {further} * places.stride[{k}][0]" * bool(further)
+          for k in range(behind, len(types) + len(body.places))]  # fmt: skip
+    values += [f"p{k} + {place}" if k < len(types) else place for k, place in enumerate(at, behind)]
+    values += ["places"] * bool(body.sources)
     values += [*body.numbers, *(f"m{k}" for k in range(outs))]
     stores = "".join(f"{store(k)} = narrow<{types[k]}>::of(widened(m{k})); " if types[k] != kinds[k] else
                      f"{store(k)} = m{k}; " for k in range(outs))  # fmt: skip
@@ -150,24 +173,57 @@ def _flat_source(body: Any, operands: Sequence[Any], stored: Sequence[str], load
 """
 
 
+_FOURS = r"""
+template <typename T> __device__ inline four<T> four_of(const T* from) {
+    four<T> made;
+    if ((size_t)from % alignof(four<T>)) {
+        #pragma unroll
+        for (int j = 0; j < 4; ++j) made.v[j] = from[j];
+    } else made = *(const four<T>*)from;
+    return made;
+}
+template <typename T> __device__ inline void put_four(T* to, const four<T>& given) {
+    if ((size_t)to % alignof(four<T>)) {
+        #pragma unroll
+        for (int j = 0; j < 4; ++j) to[j] = given.v[j];
+    } else *(four<T>*)to = given;
+}
+"""
+
+
 def _strided_source(body: Any, operands: Sequence[Any], stored: Sequence[str], loaded: Sequence[str],
-                    rank: int) -> str:  # fmt: skip
-    """A kernel for arrays of any strides, over `rank` dimensions, innermost first."""
-    head, types, parameters = _head(body, operands, stored, loaded)
-    last = len(types)
-    element = _element(body, types, stored, loaded, lambda k: f"p{k}[at[{k}]]", lambda k: f"o{k}[at[{k}]]")
-    return f"""{head}struct Places {{ int64 size[{rank}]; int64 stride[{last}][{rank}]; }};
-extern "C" __global__ void group({parameters}, Places places) {{
+                    rank: int, few: bool, near: Sequence[int]) -> str:  # fmt: skip
+    """A kernel for arrays of any strides, over `rank` dimensions, innermost first.
+
+    A `few` elements are counted in 32 bits, which divides many times as quickly. With `near`, the first strides, a
+    thread has four neighbours.
+    """
+    last, counted, outs = len(operands), "unsigned" if few else "int64", len(stored)
+    head, types, parameters = _head(body, operands, stored, loaded, places_of(body, last, rank))
+    fours, before, after = "", "", ""
+    if near:
+        wide = [k for k in range(outs, outs + len(loaded)) if near[k]]
+        before = "".join(f"four<{types[k]}> w{k} = four_of(p{k} + at[{k}]); " for k in wide)
+        before += "".join(f"four<{types[k]}> r{k}; " for k in range(outs))
+        before += "\n    #pragma unroll\n    for (int k = 0; k < 4; ++k)"
+        element = _element(body, types, stored, loaded, lambda k: f"w{k}.v[k]" if near[k] else f"p{k}[at[{k}]]",
+                           lambda k: f"r{k}.v[k]", "k")  # fmt: skip
+        after, fours = "".join(f" put_four(o{k} + at[{k}], r{k});" for k in range(outs)), _FOURS
+    else:
+        element = _element(body, types, stored, loaded, lambda k: f"p{k}[at[{k}]]", lambda k: f"o{k}[at[{k}]]")
+    each = 4 if near else 1
+    return f"""{head}{fours}extern "C" __global__ void group({parameters}, Places places) {{
     int64 i = blockIdx.x * (int64)blockDim.x + threadIdx.x;
-    if (i >= count) return;
-    int64 rest = i, at[{last}] = {{}};
+    if (i * {each} >= count) return;
+    {counted} rest = i * {each};
+    int64 at[{last}] = {{}};
     #pragma unroll
     for (int d = 0; d < {rank}; ++d) {{
-        int64 own = d == {rank - 1} ? rest : rest % places.size[d];
-        rest /= places.size[d];
+        {counted} size = places.size[d], own = d == {rank - 1} ? rest : rest % size;
+        rest /= size;
         #pragma unroll
         for (int k = 0; k < {last}; ++k) at[k] += own * places.stride[k][d];
     }}
-    {element}
+    {before} {element}{after}
 }}
 """

@@ -86,6 +86,8 @@ class _Kernel:
         self.body, self.types, self.letters = body, types, letters
         self.places = {name: k for k, name in enumerate(stored)}
         self.loads = {name: k for k, name in enumerate(loaded, len(stored))}
+        self.sources = {name: k for k, name in enumerate(body.sources, len(stored) + len(loaded))}
+        self.looks = {d: k for k, d in enumerate(body.places, len(stored) + len(loaded) + len(body.sources))}
         self.stage = dict.fromkeys(self.loads, 0)
         self.last = dict.fromkeys(self.loads, 0)  # the stage that needs a value last
         for one in body.statements:
@@ -96,6 +98,28 @@ class _Kernel:
             for name in read:
                 self.last[name] = max(self.last[name], own)
         self.text = cuda.Text()
+        each = {k: " + (PLACE(k) + j)" * (letters[k] == "1") for k in (*self.sources.values(), *self.looks.values())}
+        self.text.places = {d: f"(at[{k}]{each[k]})" for d, k in self.looks.items()}
+        self.text.sources = {name: (types[k], f"p{k}{each[k]}") for name, k in self.sources.items()}
+        # What maps load from neighbours is brought with what is loaded, from a place that the row says.
+        self.moved = {one.name: node for one in body.statements for node in [self._moved(one)]
+                      if node is not None and one.name not in self.places}  # fmt: skip
+
+    def _moved(self, one: Any) -> Any:
+        """What a statement fetches, if that is neighbours for the neighbours of a row and nothing else; else None."""
+        node = None if self._folds(one) else one.value
+        if node is not None and node.op == "cast":
+            node = node.args[0]
+        if node is None or node.op != "fetch" or self.letters[self.sources[node.data]] != "1":
+            return None
+        return node if node.args[1].op == "const" and self._is_same(node.args[0]) else None
+
+    def _is_same(self, node: Any) -> bool:
+        """Whether a value is the same for all elements of a row."""
+        if node.op == "place" or node.op == "fetch":
+            k = self.looks[node.data] if node.op == "place" else self.sources[node.data]
+            return self.letters[k] == "0" and all(map(self._is_same, node.args))
+        return node.op in ("const", "word") or bool(node.args) and all(map(self._is_same, node.args))
 
     @staticmethod
     def _folds(one: Any) -> bool:
@@ -123,7 +147,18 @@ class _Kernel:
             line(f"pack<{self.types[k]}, V> held_{name}[ITEMS];")
             line("#pragma unroll")
             line(f"for (int k = 0; k < ITEMS; ++k) if (HAS(k)) held_{name}[k] = fetched(p{k} + PLACE(k));")
+        for node in self.body.wrong:
+            if self._is_same(node):
+                line(f"require(!{self.text.value(node)});")
+        for name, node in self.moved.items():
+            kind, k = self.types[self.sources[node.data]], self.sources[node.data]
+            further = f"(const {kind}*)((const char*)p{k} + {self.text.value(node.args[0])})"
+            line(f"pack<{kind}, V> held_{name}[ITEMS];")
+            line("#pragma unroll")
+            line(f"for (int k = 0; k < ITEMS; ++k) if (HAS(k)) held_{name}[k] = fetched({further} + PLACE(k));")
         for one in self.body.statements:
+            if one.name in self.moved:
+                continue
             if not self._folds(one) and one.name not in self.body.rows and self.last[one.name] > self.stage[one.name]:
                 line(f"{self._kind(one.name)} held_{one.name}[ITEMS][V];")
 
@@ -145,8 +180,13 @@ class _Kernel:
         line("#pragma unroll")
         line("for (int j = 0; j < V; ++j) {")
         self.text.indent += 1
+        for node in self.body.wrong if not stage else ():
+            if not self._is_same(node):
+                line(f"require(!{self.text.value(node)});")
         for name in sorted(read - made - rows):
-            if name not in self.loads:
+            if name in self.moved:
+                line(f"const {self._kind(name)} {name} = ({self._kind(name)})widened(held_{name}[k].v[j]);")
+            elif name not in self.loads:
                 line(f"const {self._kind(name)} {name} = held_{name}[k][j];")
             elif self.letters[self.loads[name]] != "0":
                 line(f"const {self._kind(name)} {name} = ({self._kind(name)})widened(held_{name}[k].v[j]);")
@@ -198,7 +238,7 @@ class _Kernel:
             for one in sets:
                 if one.name in rows:
                     self._set(one)
-            own = [one for one in sets if one.name not in rows]
+            own = [one for one in sets if one.name not in rows and one.name not in self.moved]
             if own or folds:
                 self._loop(stage, own, folds)
             if folds:
@@ -209,6 +249,12 @@ class _Kernel:
         return self.text.lines
 
 
+def places_of(body: Any, count: int, rank: int) -> str:
+    """What a kernel is told of its arrays: sizes, strides in elements, and the words of gather maps."""
+    words = f" int64 word[{body.words}];" if body.words else ""
+    return f"struct Places {{ int64 size[{rank}]; int64 stride[{count}][{rank}];{words} }};\n"
+
+
 def row_source(body: Any, types: Sequence[str], stored: Sequence[str], loaded: Sequence[str], letters: str, rank: int,
                rows: Rows) -> str:  # fmt: skip
     """A kernel `row_group(addresses of what is written, of what is read, numbers, rows, width, Places)`.
@@ -217,10 +263,11 @@ def row_source(body: Any, types: Sequence[str], stored: Sequence[str], loaded: S
     each of a row ("1"), or one for all ("0").
     """
     outs, last = len(stored), len(types)
+    real = last - len(body.places)  # arrays: what is behind them are places
     lines = "\n".join(_Kernel(body, types, stored, loaded, letters).lines())
-    arrays = "".join(f"{kind}* o{k}, " if k < outs else f"const {kind}* p{k}, " for k, kind in enumerate(types))
+    arrays = "".join(f"{kind}* o{k}, " if k < outs else f"const {kind}* p{k}, " for k, kind in enumerate(types[:real]))
     numbers = "".join(f"{cuda.C_TYPES[kind]} {name}, " for name, kind in body.numbers.items())
-    moves = " ".join(f"{'o' if k < outs else 'p'}{k} += at[{k}];" for k in range(last))
+    moves = " ".join(f"{'o' if k < outs else 'p'}{k} += at[{k}];" for k in range(real))
     has = "true" if rows.full else "PLACE(k) < width"
     return f"""#define V {rows.v}
 #define ITEMS {rows.items}
@@ -228,7 +275,7 @@ def row_source(body: Any, types: Sequence[str], stored: Sequence[str], loaded: S
 #define WARPS {rows.warps}
 #define PLACE(k) ((k * ACROSS + (int)threadIdx.x) * V)
 #define HAS(k) ({has})
-{cuda.HEAD}{_HEAD}{source_of(lines)}struct Places {{ int64 size[{rank}]; int64 stride[{last}][{rank}]; }};
+{cuda.HEAD}{_HEAD}{source_of(lines)}{places_of(body, last, rank)}
 extern "C" __global__ void __launch_bounds__({math.prod(rows.block)}) row_group({arrays}{numbers}int64 rows,
                                                                               int64 width, Places places) {{
     int64 row = blockIdx.x * (int64)blockDim.y + threadIdx.y;

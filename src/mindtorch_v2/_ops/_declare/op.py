@@ -68,6 +68,9 @@ class Fields:
     inverse: str | Callable[..., Tensor] | None = None
     sized_by_data = False  # the shape of its result follows from elements, unless an argument `output_size` says it
     in_rows: str | None = None  # how a fused step computes it as it goes over rows (_pipeline/recipes.py, row_calls.py)
+    # An element of the result out of elements of the operands, for steps that read it: `gathers(g, *args)` in the
+    # terms of _kernels/gather.py.
+    gathers: Callable | None = None
     # What it is to a device that multiplies matrices and does something with the elements at once
     # (_pipeline/products.py).
     after_product: str | None = None
