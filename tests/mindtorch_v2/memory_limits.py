@@ -4,7 +4,8 @@
     python tests/mindtorch_v2/memory_limits.py mlp --steps 5000
 
 A child process makes each step under an address space that is a little larger each time (RLIMIT_AS). One thread
-multiplies: OpenBLAS ends the process if it finds no memory for the buffers of another.
+multiplies: OpenBLAS ends the process if it finds no memory for the buffers of another. NumPy's loops have small
+buffers: where it finds no memory for one, it raises without holding the interpreter's lock, and the process ends, too.
 """
 
 import argparse
@@ -18,11 +19,14 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 import mindtorch_v2 as torch
 from mindtorch_v2 import nn
 from mindtorch_v2.nn import functional
 
 torch.set_num_threads(1)
+np.setbufsize(16)
 Parts = tuple[nn.Module, Callable[[int], Any], Callable[[nn.Module], torch.optim.Optimizer]]
 
 

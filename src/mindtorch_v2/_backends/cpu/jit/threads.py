@@ -67,7 +67,12 @@ define internal void @settle(i64 %number, i64 %team) {{
 
 define internal ptr @new_lock() {{
   %lock = call ptr @PyThread_allocate_lock()
+  %none = icmp eq ptr %lock, null
+  br i1 %none, label %end, label %made
+made:
   call i32 @PyThread_acquire_lock(ptr %lock, i32 1)
+  br label %end
+end:
   ret ptr %lock
 }}
 
@@ -102,6 +107,11 @@ ask:
 start:
   %go = call ptr @new_lock()
   %done = call ptr @new_lock()
+  %no_go = icmp eq ptr %go, null
+  %no_done = icmp eq ptr %done, null
+  %no_memory = or i1 %no_go, %no_done
+  br i1 %no_memory, label %end, label %locked
+locked:
   %go_place = getelementptr %State, ptr @mindtorch_state, i32 0, i32 7, i64 %number
   %done_place = getelementptr %State, ptr @mindtorch_state, i32 0, i32 8, i64 %number
   store ptr %go, ptr %go_place
