@@ -161,7 +161,7 @@ def test_failures_name_the_call(npu: Any, name: str, turn: int) -> None:
             failed += 1
             continue
         torch.testing.assert_close([t.cpu() for t in made], list(residual(*given)), rtol=1e-5, atol=1e-5)
-    assert failed == 1  # a call with a tensor that is absent is two phases each time
+    assert failed == (0 if name.endswith("Size") and turn else 1)  # there is an executor from the first run on
 
 
 def test_rows_agree_with_the_signatures() -> None:

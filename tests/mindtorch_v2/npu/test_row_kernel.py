@@ -132,6 +132,9 @@ def test_absent_tensors_and_swapped_ones(npu: Any) -> None:
     for _ in range(3):
         assert to_host(kernel.call(x, None, bound)).tolist() == [1, 2, 2]
         assert to_host(kernel.call(x, bound, None)).tolist() == [2, 2, 3]
+    elsewhere = [Holder([4, 5, 6]), Holder([5, 5, 5])]
+    assert to_host(kernel.call(elsewhere[0], None, elsewhere[1])).tolist() == [4, 5, 5]
+    assert npu.calls["aclnnClampTensorGetWorkspaceSize"] == 2  # absent tensors count among those that have addresses
     swapped = made("rsub(Tensor self, Tensor other) -> Tensor", "aclnnSub(other, self, 1, out)", broadcast)
     for i in range(4):
         assert to_host(swapped.call(Holder([i]), Holder([10]))).tolist() == [10 - i]

@@ -31,7 +31,7 @@ class NPUGraph:
         self._held: list[Block] = []
         self.stream: Stream | None = None
         self._own: Stream | None = None  # the stream, where it is nobody else's
-        self._queued: Stream | None = None  # where it was replayed
+        self._queued: set[Stream] = set()  # where it was replayed
 
     _runtime: Runtime | None
 
@@ -59,22 +59,20 @@ class NPUGraph:
         if not self._handle:
             raise RuntimeError("Called NPUGraph::replay without a preceding successful capture.")
         stream = current_stream()
-        if self._queued is not None and self._queued != stream:
-            self._queued.synchronize()  # so that one stream is waited for before the graph is destroyed
         self._checked("aclmdlRIExecuteAsync", self._handle, stream.handle)
-        self._queued = stream
+        self._queued.add(stream)
 
     def reset(self) -> None:
         """Forgets the recorded work, once what was queued of it has run, and gives its memory and stream back."""
         handle, self._handle = self._handle, 0
         held, self._held = self._held, []
         own, self._own = self._own, None
-        queued, self._queued = self._queued, None
+        queued, self._queued = self._queued, set()
         if self._runtime is not running():
             return
         if handle:
-            if queued is not None:
-                queued.synchronize()
+            for stream in queued:
+                stream.synchronize()
             self._checked("aclmdlRIDestroy", handle)
         for block in held:
             block.pool.returned.append(block)

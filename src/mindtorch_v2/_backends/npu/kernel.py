@@ -16,7 +16,7 @@ from .aclnn_rows import Row
 from .array import NpuArray, empty, fresh
 from .chips import refusal, way_of
 from .errors import NpuError
-from .facts import INNER_STEP_FAILED, MAX_DIMS, POINTER, Parameter
+from .facts import INNER_STEP_FAILED, MAX_DIMS, POINTER
 from .launch import (
     PHASE_ONE,
     AclnnOperator,
@@ -66,20 +66,27 @@ class Repeatable:
         self.executor = executor
         arrays = arrays_of(operator.parameters, arguments)
         self.addresses = [array.storage.address for _, array in arrays]
-        self.setters = self._setters([parameter for parameter, _ in arrays])
+        self.setters = self._setters(arguments)
 
-    def _setters(self, parameters: Sequence[Parameter]) -> list[list[tuple[Callable, int, int]]]:
-        """For each tensor the functions that tell a new address: a tensor read and written counts on both sides."""
-        functions, inputs, outputs, setters = self.runtime.functions, 0, 0, []
-        for parameter, tensor in zip(parameters, self.descriptions.tensors, strict=True):
-            calls = []
+    def _setters(self, arguments: Sequence[Any]) -> list[list[tuple[Callable, int, int]]]:
+        """For each tensor the functions that tell a new address: a tensor read and written counts on both sides.
+
+        One that is absent has no address, and counts as well.
+        """
+        functions, tensors, setters = self.runtime.functions, iter(self.descriptions.tensors), []
+        inputs = outputs = 0
+        for parameter, value in zip(self.operator.parameters, arguments, strict=True):
+            if not parameter.is_tensor:
+                continue
+            tensor, calls = 0 if value is None else next(tensors), []
             if not parameter.kind.startswith("out_"):
                 calls.append((functions["aclSetInputTensorAddr"], inputs, tensor))
                 inputs += 1
             if parameter.is_written:
                 calls.append((functions["aclSetOutputTensorAddr"], outputs, tensor))
                 outputs += 1
-            setters.append(calls)
+            if value is not None:
+                setters.append(calls)
         return setters
 
     def run(self, addresses: list[int], pool: Pool, stream: int | None,
@@ -233,10 +240,9 @@ class Prepared:
 def kept_for(runtime: Runtime, operator: AclnnOperator, arguments: Sequence[Any], op: str) -> Repeatable | Prepared:
     """An executor for a call's geometry that repeats; what a call in two phases needs where there can be none.
 
-    It is not known how the addresses of tensors in lists, and beside absent ones, are told an executor.
+    Addresses of tensors in lists are not told to executors.
     """
-    pairs = zip(operator.parameters, arguments, strict=True)
-    if _reuse and not any(p.is_tensor_list or p.is_tensor and value is None for p, value in pairs):
+    if _reuse and not any(parameter.is_tensor_list for parameter in operator.parameters):
         made = Repeatable(runtime, operator, arguments, op)
         if made.executor:
             return made
@@ -476,13 +482,14 @@ class RowKernel:
         return plan
 
     def _set_order(self, plan: Plan, values: Mapping[str, Any]) -> None:
-        """Which of the call's tensors each tensor of the row is; calls with lists or absent tensors do not repeat."""
+        """Which of the call's tensors each tensor of the row is, absent ones apart; calls with lists do not repeat."""
         given = [name for name in self.arguments if _is_array(values[name])] + list(self.results)
-        wanted = [slot.name for slot in plan.row.slots if slot.parameter.is_tensor]
+        names = [slot.name for slot in plan.row.slots if slot.parameter.is_tensor and slot.name is not None]
+        wanted = [name for name in names if name in self.results or values[name] is not None]
         if any(slot.parameter.is_tensor_list for slot in plan.row.slots) or any(name not in given for name in wanted):
             plan.repeats = False
         elif wanted != given:
-            plan.order = [given.index(name) for name in wanted]  # type: ignore[arg-type]
+            plan.order = [given.index(name) for name in wanted]
 
     def _make_room(self) -> None:
         """Drops the plans of calls that did not come again, or all. Other threads may add some meanwhile."""
