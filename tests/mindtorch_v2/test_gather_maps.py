@@ -147,6 +147,24 @@ def test_one_kernel_serves_other_sizes(interpreted: None) -> None:
     assert len(kernels) == 1
 
 
+@pytest.mark.parametrize("mean", [False, True])
+def test_what_is_summed_need_not_lie_in_order(mean: bool, interpreted: None) -> None:
+    """Rows that an index chooses, or that are turned, are summed part by part, over all of them or over some."""
+    x, at = torch.randn(3, 4, 70), torch.tensor([2, 0, 0, 1, 2])
+
+    def program() -> tuple:
+        chosen, turned = x.index_select(0, at), x.transpose(0, 1) * 2
+        return (chosen.mean(), chosen.mean((1, 2)), turned.mean()) if mean else (
+            chosen.sum(), chosen.sum((1, 2)), turned.sum())  # fmt: skip
+
+    expected = program()
+    with torch.pipeline() as pipe:
+        made = program()
+    assert [step.kind for step in steps_of(pipe)] == ["reduction", "reduction"]
+    for one, other in zip(expected, made, strict=True):
+        torch.testing.assert_close(one, other)
+
+
 def test_a_map_that_others_read_is_stored_or_a_call(interpreted: None) -> None:
     x, w = torch.randn(4, 4), torch.randn(4, 4)
     with torch.pipeline() as pipe:

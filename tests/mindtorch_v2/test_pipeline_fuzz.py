@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.mindtorch_v2.interpreted_kernels import Interpreted
 
 import mindtorch_v2 as torch
-from mindtorch_v2._pipeline import resizing
+from mindtorch_v2._pipeline import planner, resizing
 from mindtorch_v2._pipeline import run as running
 from mindtorch_v2._pipeline import trace as tracing
 from mindtorch_v2._pipeline.gathers import Writer
@@ -391,6 +391,7 @@ def test_programs_that_are_recorded_often(
 
 def test_programs_of_maps(interpreted: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Padding, rolls, choices by index and the like, in the kernels of what reads them."""
+    monkeypatch.setattr(planner, "_LEAST_SUMMED", 1)
     made: list[Any] = []
     commit = Writer.commit
     monkeypatch.setattr(Writer, "commit", lambda self: made.extend(self.taken) or commit(self))

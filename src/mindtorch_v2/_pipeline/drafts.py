@@ -44,7 +44,7 @@ class Draft:
         self.words: list[int] = []  # numbers that they are told
         self.gathered: dict[Place, str] = {}  # names of what they load that is no value of the step's shape
         self.sums: list[tuple[str, int, bool]] = []  # of which value, into which, and whether it is a mean
-        self.stay = 0  # the dimensions that sums keep
+        self.stay = 0  # the dimensions beside those of which sums are taken at once
         self.rows: dict[int, Place] = {}  # by memory: values that rows have one of, which later entries may read
         self.frees: list[int] = []  # positions of the numbers that a run brings, `f0` ... in the body
         self.product: Any = None  # of a step that multiplies matrices: see products.py

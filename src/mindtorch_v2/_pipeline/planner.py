@@ -31,7 +31,7 @@ FUSED = (*HOSTS, "cuda")  # the devices that have kernels of groups
 ROWS = {"cpu": CHUNK, "meta": CHUNK, "cuda": 8192}  # those that have kernels of rows, and the most elements of one
 WRITING_ROWS = ("cuda",)  # those whose kernels of rows have read all that they read before they write
 _MOST_ENTRIES, _MOST_ARRAYS = 48, 24  # of one kernel
-_MOST_SUMS = 4
+_MOST_SUMS, _LEAST_SUMMED = 4, 64  # sums of one kernel, and elements that lie in order of which a part is summed
 _FEW = 8  # arrays that what follows may have besides
 _SMALL = 1 << 18  # bytes
 
@@ -384,6 +384,8 @@ class _Planner:
         places = [self.place(n) for n in operands]
         before = [self.last_write.get(p.memory) for p in places[1:]]
         if draft is None or not self._takes_rows(draft, source, places, stay):
+            if kind in ("sum", "mean") and self._summed(at, entry, source):
+                return True
             if not all(run_of(p.layout, source.layout.shape, stay) for p in places):
                 return False
             draft = self._begun(source.layout.shape, len(self.drafts))
@@ -440,15 +442,16 @@ class _Planner:
         known = draft.content.get(source.memory)
         if known is None or known[0] != source or draft.body.rows or len(draft.sums) >= _MOST_SUMS:
             return False
-        if draft.sums and draft.stay != stay:
-            return False
         places = [*draft.loaded, *(place for place, _, _ in draft.content.values())]
         seen = [*(place.layout for place in places), *looked_at(draft.shape, draft.sources, draft.body.places)]
-        if not all(run_of(layout, draft.shape, stay) for layout in seen):
+        shape = draft.shape
+        parts = [draft.stay] if draft.sums else range(stay, len(shape))
+        found = next((n for n in parts if n >= stay and all(run_of(layout, shape, n) for layout in seen)), None)
+        if found is None or found > stay and math.prod(shape[found:]) < _LEAST_SUMMED:
             return False
         assert made is not None
         draft.sums.append((known[1], made, kind == "mean"))
-        draft.stay = stay
+        draft.stay = found  # what is summed may be many such parts
         draft.entries.append(at)
         self.last_write[self._memory(made)] = draft
         return True

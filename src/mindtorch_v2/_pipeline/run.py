@@ -236,10 +236,11 @@ class _Written:
             self.scope["no_flag"] = functools.partial(np.zeros, 1, np.int64)
             fresh.append("flag = no_flag()")
             arrays.append("flag")
-        chunks, rows = int(group.geometry[1]), int(group.geometry[3]) // int(group.geometry[1])
         ends = []
         for number, mean in sums.items():
-            self.scope[f"end{number}"] = (rows, chunks), plan.layouts[number].shape, size // rows if mean else 0
+            layout = plan.layouts[number]
+            parts = layout.size, int(group.geometry[3]) // layout.size
+            self.scope[f"end{number}"] = parts, layout.shape, size // layout.size if mean else 0
             ends.append(f"    v{number} = finished(q{number}, *end{number})")
         self.scope["finished"] = _finished
         if ends:
