@@ -13,7 +13,6 @@ from .._pipeline.cache import plan_of
 from .._pipeline.plan import Plan
 from .._pipeline.record import Pipeline, flush_current
 from .._pipeline.trace import Layout, Trace
-from ..backends import mkldnn
 from . import config, exc
 from .backends.debugging import GraphCompileReason
 from .frames import BRANCHING, called_from, user_stack
@@ -31,8 +30,7 @@ _RECORDING, _LAUNCH, _GPU_LAUNCH = 12e-6, 1e-6, 5e-6
 _CPU_BYTES, _GPU_BYTES = 1e10, 2e12
 _NPU_CALL = 1.1e-5  # what the host takes for an eager call on an NPU, less what it takes for a launch of a plan
 _LARGE = 1 << 19
-# What oneDNN's primitives save of a linear layer's time, a multiplication, and what it costs to record a call.
-_LAYER, _CALL = 1e-12, 6e-6
+_CALL = 6e-6  # what it costs to record a call
 
 
 class Recording(Pipeline):
@@ -244,9 +242,6 @@ def _saved(plan: Plan) -> float:
         if step.kind != "view":
             launches += 1
             together += _moved([*step.inputs, *step.outputs], layouts)
-    if on_cpu and alone == together and mkldnn.is_available():
-        layers = [step.flops for step in plan.steps if plan.entries[step.entries[0]].operator.name == "aten::linear"]
-        return sum(layers) / 2 * _LAYER - _RECORDING - calls * _CALL
     if on_cpu:
         gained = (alone - together) / _CPU_BYTES - launches * _LAUNCH
     else:

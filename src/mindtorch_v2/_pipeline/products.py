@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from .planner import _Planner
 
 _MOST_PARTS = 4
-_DUE = 8  # runs after which making something for one size repays
 
 
 class Matrix(NamedTuple):
@@ -104,23 +103,6 @@ def product_of(entry: Entry, layouts: Sequence[Layout]) -> Product | None:
     if any(layouts[number].dtype != layouts[made].dtype for number in numbers):
         return None
     return Product(sides[0], sides[1], bias, layouts[made])
-
-
-def alone(product: Product, otherwise: Callable) -> Callable:
-    """What computes a product and nothing else: from its 8th run on by what a device has for one size, if it has."""
-    runs, launch = 0, None
-
-    def run(left: Any, right: Any, bias: Any = None) -> Any:
-        nonlocal runs, launch
-        if runs < _DUE:
-            runs += 1
-            if runs == _DUE:
-                launch = backend_of(product.layout.device.type).fused_product(product, ())
-        given = (left, right) if bias is None else (left, right, bias)
-        made = launch(product.layout.shape, *given) if launch is not None else None
-        return otherwise(left, right, bias) if made is None else made
-
-    return run
 
 
 def _part_of(entry: Entry, before: Callable[[int], bool], product: Product, layouts: Sequence[Layout]) -> Part | None:

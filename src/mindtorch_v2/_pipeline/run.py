@@ -21,7 +21,7 @@ from .._dispatch.keys import CPU_MASK, DEVICE_MASKS, META_MASK, changed_modes
 from .._ops._declare.families import Pointwise
 from .._ops._declare.plans import Twin
 from .plan import Buffer, Plan, Step
-from .products import alone, product_of
+from .products import Product, product_of
 from .trace import Entry, Free, Layout, Value
 
 _new = object.__new__
@@ -403,9 +403,17 @@ def _kernel(plan: Plan, entry: Entry) -> Callable:
             return quick
     if mask == CPU_MASK and entry.operator.name == "aten::linear":
         product = product_of(entry, plan.layouts)
-        if product is not None:
-            return alone(product, _tensor_call(plan, entry, mask))
+        if product is not None and product.layout.dtype.char in "fd":
+            return _linear(product)
     return _tensor_call(plan, entry, mask)
+
+
+def _linear(product: Product) -> Callable:
+    """What multiplies arrays as `linear` does, which needs no tensors for it."""
+    multiplied, rows, shape = backend_of("cpu").xp.linear, product.left.shape, product.layout.shape
+    if len(shape) == 2:
+        return multiplied
+    return lambda input, weight, bias: multiplied(input.reshape(rows), weight, bias).reshape(shape)
 
 
 def _tensor_call(plan: Plan, entry: Entry, mask: int) -> Callable:

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._core.settled import is_settled
 from ..._core.threads import get_num_threads
 from .openblas import plus_row
 from .team import SHARE, alone, in_parts, is_used, multiplies_itself
@@ -141,6 +142,38 @@ def product(a: Any, b: Any) -> Any:
     return call(a, b)
 
 
+_PREPARED = 1 << 20  # multiplications from which on a primitive of oneDNN for one size takes less time
+_DUE, _MOST = 8, 512  # products of a size before one is made, which takes half a millisecond; sizes that are known
+_primitives: dict[tuple, Any] = {}  # by shapes: how many products there were, or what multiplies, or None
+
+
+def _by_primitive(rows: Any, weight: Any, bias: Any) -> Any:
+    """The product of a size that comes often; None for others, and where oneDNN lacks or does not multiply now."""
+    known = _primitives.get(key := (rows.shape, weight.shape, bias is None), 0)
+    if known.__class__ is int:
+        if known >= _DUE and not is_settled():
+            from . import onednn_kernels
+
+            kernels = onednn_kernels()
+            if kernels is None:
+                return None  # switched off, perhaps for now
+            known = kernels.linear(rows.shape, weight.shape, bias is not None)
+        elif known < _DUE:
+            known += 1
+        if len(_primitives) >= _MOST:
+            _primitives.clear()
+        _primitives[key] = known
+        if known.__class__ is int:
+            return None
+    if known is None or not (rows.flags.c_contiguous and weight.flags.c_contiguous and weight.dtype is rows.dtype):
+        return None
+    if bias is None:
+        return known((len(rows), len(weight)), rows, weight)
+    if bias.dtype is not rows.dtype or not bias.flags.c_contiguous:
+        return None
+    return known((len(rows), len(weight)), rows, weight, bias)
+
+
 def linear(rows: Any, weight: Any, bias: Any) -> Any:
     """`rows @ weight.T + bias`, of matrices, and a vector or None."""
     call = _product.call
@@ -151,6 +184,10 @@ def linear(rows: Any, weight: Any, bias: Any) -> Any:
             return made
         made = rows.dot(weight.T)
     else:
+        if rows.size * len(weight) >= _PREPARED and rows.dtype.char == "f":
+            made = _by_primitive(rows, weight, bias)
+            if made is not None:
+                return made
         made = call(rows, weight, None, bias, True)
         if made is not None:
             return made

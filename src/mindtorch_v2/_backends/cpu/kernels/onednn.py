@@ -207,6 +207,7 @@ def _convolve(direction: str, arrays: list, bias: Any, steps: Steps) -> bool:
 # products ------------------------------------------------------------------------------------------------------------
 
 _MULTIPLIED = 1 << 20  # numbers from which on preparing a call does not matter
+_LEAST_ROWS = 16  # of a product that is not quicker by itself: primitives read a weight that lies by rows slowly
 _FEW_ROWS, _MOST_JOINED = 64, 1 << 20  # of a product; elements of an operand
 _COSTLY = ("gelu_tanh", "sigmoid", "silu", "tanh")  # compiled kernels compute these in less time, by themselves
 _PARTS = {"sigmoid": "logistic", "silu": "swish", "gelu": "gelu_erf"}  # which oneDNN names otherwise
@@ -230,8 +231,8 @@ def fused_product(product: Any, parts: Sequence[Any]) -> Callable | None:
     sides = product.left, product.right
     if product.layout.dtype != _F32 or product.work < _MULTIPLIED:
         return None
-    if not parts and product.right.strides[0] != 1:
-        return None  # which takes as long by itself
+    if product.shape[0] < _LEAST_ROWS:
+        return None
     if product.shape[0] > _FEW_ROWS and any(part.name in _COSTLY for part in parts):
         return None
     if any(math.prod(getattr(part.operand, "shape", ())) > _MOST_JOINED for part in parts):
@@ -241,7 +242,19 @@ def fused_product(product: Any, parts: Sequence[Any]) -> Callable | None:
     left, right = (Layout(side.shape, side.strides) for side in sides)
     chain = tuple([(_ALGORITHMS[_PARTS.get(part.name, part.name)], float(part.name == "silu") if part.operand is None
                     else _plain(getattr(part.operand, "shape", (1, 1)))) for part in parts])  # fmt: skip
-    biased, work = product.bias is not None, product.work / _PRODUCTS
+    return _multiplication(left, right, product.bias is not None, chain)
+
+
+def linear(rows: tuple[int, int], weight: tuple[int, int], biased: bool) -> Callable | None:
+    """What multiplies dense rows by a weight's rows, of float32, as `fused_product` gives it; None where it is slow."""
+    if rows[0] < _LEAST_ROWS or rows[0] * math.prod(weight) < _MULTIPLIED:
+        return None
+    return _multiplication(_plain(rows), Layout(weight[::-1], (1, weight[1])), biased, ())
+
+
+def _multiplication(left: Layout, right: Layout, biased: bool, chain: tuple) -> Callable | None:
+    """What runs the primitive of a product: `run(shape, *arrays)`, None where there is none now."""
+    work = left.shape[0] * math.prod(right.shape) / _PRODUCTS
     primitives = {threads(work): _product(work, left, right, biased, chain)}
     if None in primitives.values():
         return None
