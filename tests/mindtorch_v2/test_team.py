@@ -13,7 +13,7 @@ import pytest
 
 import mindtorch_v2 as torch
 from mindtorch_v2 import nn
-from mindtorch_v2._backends.cpu import blocks, convolution, matrices, team, xp
+from mindtorch_v2._backends.cpu import blocks, convolution, matrices, row_sums, team, xp
 from mindtorch_v2._backends.cpu.kernels import attention, rnn
 from mindtorch_v2._backends.cpu.openblas import plus_row
 from mindtorch_v2._core import threads
@@ -53,6 +53,19 @@ def test_parts_make_the_whole_in_order_on_their_own_threads(number):
     assert len({thread for _, thread, _ in made}) == number
     assert number == 1 or {inside for _, _, inside in made} == {1}
     assert team._blas_threads()[0]() == before
+
+
+def test_without_more_threads_those_that_there_are_do_the_work(number, monkeypatch):
+    def refused(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(team, "_workers", [])
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    made = team.in_parts(lambda where: list(range(10)[where]), 10, 10)
+    assert made == [list(range(10))]
+    rows = numbers(64, 4096)
+    monkeypatch.setattr(row_sums, "_SHARE", 1)
+    assert np.array_equal(row_sums.by_rows(lambda part: part * 2, rows), rows * 2)
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals are not sent to threads")

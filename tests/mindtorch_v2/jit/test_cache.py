@@ -336,6 +336,25 @@ def test_importing_the_library_does_not_load_llvmlite(folder):
 # in the background ---------------------------------------------------------------------------------------------------
 
 
+def test_jobs_wait_for_a_thread_that_the_system_gives(folder):
+    program = """
+import threading
+made, end, start = [], threading.Event(), threading.Thread.start
+def done(addresses):
+    made.append(machine.callable_from(addresses["constant"], "constant")())
+    if len(made) == 2:
+        end.set()
+def refused(self):
+    raise RuntimeError("can't start new thread")
+for number in (1, 2):
+    threading.Thread.start = refused if number == 1 else start
+    machine.load_in_background(lambda text=CONSTANT.format(number=number): text, ["constant"], done)
+assert end.wait(60)
+print(made)
+"""
+    assert printed(program, folder) == "[1, 2]\n"
+
+
 def test_jobs_in_the_background_are_done_in_turn_and_one_that_fails_stops_no_other(folder):
     program = """
 import threading, warnings

@@ -72,9 +72,15 @@ def by_rows(function: Callable[[Any], Any], rows: Any) -> Any:
             failures.append(failure)
 
     threads = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(1, team)]
-    for thread in threads:
-        thread.start()
-    run(0)
+    began = 0
+    try:
+        for thread in threads:
+            thread.start()
+            began += 1
+    except RuntimeError:  # the system gives no more threads: this one does the rest
+        del threads[began:]
+    for i in (0, *range(began + 1, team)):
+        run(i)
     for thread in threads:
         thread.join()
     if failures:

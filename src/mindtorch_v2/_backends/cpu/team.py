@@ -172,11 +172,14 @@ def worth(work: float) -> int:
 def in_parts(compute: _Part, length: int, work: float) -> list[Any]:
     """What `compute` makes of the parts of `range(length)`, in their order: one if `work` is not worth more threads."""
     with _team(min(worth(work), length)) as count:
-        parts = [slice(length * k // count, length * (k + 1) // count) for k in range(count)]
         team = [worker for worker in _workers if worker.work is None][: count - 1]  # all, but after an interrupt
-        while len(team) < count - 1:
-            team.append(_Worker())
-            _workers.append(team[-1])
+        try:
+            while len(team) < count - 1:
+                team.append(_Worker())
+                _workers.append(team[-1])
+        except RuntimeError:  # the system gives no more threads: those that there are do the work
+            count = 1 + len(team)
+        parts = [slice(length * k // count, length * (k + 1) // count) for k in range(count)]
         try:
             for worker, part in zip(team, parts[1:], strict=True):
                 worker.begin(functools.partial(contextvars.copy_context().run, compute, part))

@@ -2,6 +2,7 @@
 
 import atexit
 import collections
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -323,10 +324,13 @@ def warn_of(error: Exception) -> None:
 
 
 def _start_worker() -> None:
+    """Starts the thread that does the jobs; where the system gives none, they wait for the next one that is wanted."""
     global _worker
     if _worker is None:
-        _worker = threading.Thread(target=_work, name="mindtorch_v2 compiler", daemon=True)
-        _worker.start()
+        worker = threading.Thread(target=_work, name="mindtorch_v2 compiler", daemon=True)
+        with contextlib.suppress(RuntimeError):
+            worker.start()
+            _worker = worker
 
 
 def _work() -> None:
