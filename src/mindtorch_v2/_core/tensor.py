@@ -26,6 +26,7 @@ from .._dispatch.keys import (
     INFERENCE_MASK,
     MARKED_MASK,
     META_MASK,
+    NPU_MASK,
     PYTHON_MASK,
     REQUIRES_GRAD,
     SPARSE_MASK,
@@ -548,7 +549,7 @@ class Tensor(TensorBase):
         return made._track() if require_grad else made
 
     def _empty_like_layout(self) -> "Tensor | None":
-        """Uninitialised memory with this tensor's dense strides on CPU, GPU or Meta; None without such strides."""
+        """Uninitialised memory with this tensor's dense strides on CPU, GPU, NPU or Meta; None without such strides."""
         array = self._array
         if array.__class__ is np.ndarray:
             if not array.flags.forc and not is_dense(array):
@@ -559,7 +560,7 @@ class Tensor(TensorBase):
             return wrap(made)
         if array.__class__ is MetaArray or array.__class__ is Deferred:
             return self.detach().new_empty_strided(array.shape, self.stride()) if is_dense(array) else None
-        if not self._keys & CUDA_MASK or self._keys & FUNC_MASK or self._array.layout.nbytes != self._array.nbytes:
+        if not self._keys & (CUDA_MASK | NPU_MASK) or self._keys & FUNC_MASK or array.layout.nbytes != array.nbytes:
             return None
         return self.detach().new_empty_strided(self._array.shape, self.stride())
 
