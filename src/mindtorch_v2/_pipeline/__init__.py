@@ -28,7 +28,8 @@ Plan (plan.py)
                                             inputs named in plan.writes are written in place
     plan.steps       [Step]: kind ("pointwise", "reduction", "row", "gather", "product", "view", "call"), entries
                      (indices into plan.entries), inputs, outputs (numbers), kernel (ir.Kernel or None), source(),
-                     bytes, flops, seconds (of the last run while plan.timed is True)
+                     bytes, flops, seconds (of the last run while plan.timed is True), launches (on an NPU, the names of
+                     ACLNN's operators)
     plan.memory      [Buffer(number, nbytes, first, last)]: memory a run takes, with the steps between which it is held
     plan.peak        bytes of it at most
 """
