@@ -582,22 +582,34 @@ def _padded(xp: Any, self: Any, pad: tuple[int, ...], value: Any, spec: Spec) ->
     return made
 
 
-def _in_pieces(g: Any, d: int, left: int, right: int, sides: tuple[Any, Any], inside: Any) -> Any:
-    """What stands at a place of a padded dimension: one of the sides, where there are such, or what is inside."""
-    place, n = g.at[d], inside[0]
-    before, middle, after = sides[0], inside[1], sides[1]
+Element = Callable[[], Any]
+
+
+def _beside(g: Any, place: Any, end: int, sizes: tuple[int, int], before: Element, inside: Element,
+            after: Element) -> Any:
+    """What stands at a place of a dimension with borders of these sizes: what is inside ends at `end`."""
+    left, right = sizes
     if right > 0:
-        middle = (lambda kept: lambda: g.chosen(place < left + n, kept, after))(middle)
-    return g.chosen(place < left, before, middle) if left > 0 else middle()
+        return _beside(g, place, end, (left, 0), before, lambda: g.chosen(place < end, inside, after), after)
+    return g.chosen(place < left, before, inside) if left > 0 else inside()
+
+
+def _border(pad: tuple[int, ...], ndim: int, d: int) -> tuple[int, int]:
+    """How many elements are put before and behind those of a dimension."""
+    left, right = pad[2 * (ndim - 1 - d) :][:2] or (0, 0)
+    return left, right
 
 
 def _padded_at(g: Any, self: Any, pad: tuple[int, ...], value: Any) -> Any:
+    def fill() -> Any:
+        return self.number(value)
+
     def element(d: int, *places: Any) -> Any:
         if d == self.ndim:
             return self[places]
-        left, right = pad[2 * (self.ndim - 1 - d) :][:2] or (0, 0)
-        return _in_pieces(g, d, left, right, (lambda: self.number(value),) * 2,
-                          (self.shape[d], lambda: element(d + 1, *places, g.at[d] - left)))
+        place, sizes = g.at[d], _border(pad, self.ndim, d)
+        return _beside(g, place, sizes[0] + self.shape[d], sizes, fill,
+                       lambda: element(d + 1, *places, place - sizes[0]), fill)
 
     return element(0)
 
@@ -673,22 +685,22 @@ def _padded_places_at(g: Any, self: Any, pad: tuple[int, ...], mode: str) -> Any
     def element(d: int, *places: Any) -> Any:
         if d == self.ndim:
             return self[places]
-        left, right = pad[2 * (self.ndim - 1 - d) :][:2] or (0, 0)
+        left, right = _border(pad, self.ndim, d)
         n, place = self.shape[d], g.at[d] - left
 
-        def at(place: Any) -> Callable[[], Any]:
+        def at(place: Any) -> Element:
             return lambda: element(d + 1, *places, place)
 
         if mode == "reflect":
-            sides = at(-place), at(2 * (n - 1) - place)
+            before, after = at(-place), at(2 * (n - 1) - place)
         elif mode == "replicate":
-            sides = at(0), at(n - 1)
+            before, after = at(0), at(n - 1)
         else:  # what negative padding cuts off is not in the circle
             around = n + min(left, 0) + min(right, 0)
             if max(left, right) > around:
                 raise NotImplementedError("several times around")
-            sides = at(place + around), at(place - around)
-        return _in_pieces(g, d, left, right, sides, (n, at(place)))
+            before, after = at(place + around), at(place - around)
+        return _beside(g, g.at[d], left + n, (left, right), before, at(place), after)
 
     return element(0)
 

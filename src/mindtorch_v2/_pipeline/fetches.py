@@ -8,7 +8,7 @@ a kernel is told with the sizes of its arrays. `fetch` loads from a source, so m
 holds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .._kernels import ir
@@ -91,6 +91,12 @@ class Fetches:
         self._cut_keys = [node.key() for node in self.cuts]
         self.part = 0  # the part of a row that is written down now: the first so many tests do not hold there
         self.ends = [self._end(nr, node) for nr, node in enumerate(self.cuts)] + [var("last")]
+
+    def parts(self) -> Iterator[int]:
+        """The parts of a row, one after the other: what is resolved meanwhile is for that part."""
+        for part in range(len(self.ends)):
+            self.part = part
+            yield part
 
     @property
     def starts(self) -> list[Node]:
@@ -184,13 +190,12 @@ def wrong_statements(fetches: Fetches, body: Any, flag: Array) -> tuple[list[Any
     found = Node("var", "bool", (), "wrong")
     before: list[Any] = [ir.Set("wrong", const(False, "bool"))]
     each: list[list[Any]] = [[] for _ in fetches.ends]
-    for node in body.wrong:
-        for part, statements in enumerate(each):
-            fetches.part = part
+    for part in fetches.parts():
+        for node in body.wrong:
             told = ir.Set("wrong", Node("or", "bool", (found, fetches.resolved(node))))
             if not fetches.is_same(node):
-                statements.append(told)
+                each[part].append(told)
             elif not part:
                 before.append(told)
-    fetches.part, fetches.variables["wrong"] = 0, "bool"
+    fetches.variables["wrong"] = "bool"
     return before, each, [ir.If(found, [ir.Store(flag, (number(0),), number(1))], [])]

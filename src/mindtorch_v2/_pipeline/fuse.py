@@ -277,8 +277,8 @@ def _kernel(body: Body, types: Sequence[str], stored: Sequence[str], loaded: Seq
     flags = [FLAG] if body.wrong else []
     looks, each, tells = wrong_statements(fetches, body, FLAG) if flags else ([], [[] for _ in fetches.ends], [])
     parts = []
-    for fetches.part in range(len(fetches.ends)):  # noqa: B020
-        inner = [*loads, *each[fetches.part]]
+    for part in fetches.parts():
+        inner = [*loads, *each[part]]
         for one in body.statements:
             value = fetches.resolved(one.value) if body.sources else one.value
             inner.append(ir.Set(one.name, _ordered(value, known_nodes) if sums else value))
@@ -444,9 +444,7 @@ def _row_kernel(
     before, each, tells = wrong_statements(fetches, body, FLAG) if flags else ([], [[] for _ in fetches.ends], [])
     last = rows.count - 1
     for stage in range(rows.count):
-        parts = []
-        for fetches.part in range(len(fetches.ends)):  # noqa: B020
-            parts.append([*(each[fetches.part] if not stage else ()), *rows.loop(stage)])
+        parts = [[*(each[part] if not stage else ()), *rows.loop(stage)] for part in fetches.parts()]
         before += rows.before(stage) + fetches.loops(parts)
         if stage < last:
             before.append(ir.Loop("j", fetches.starts[-1], var("last"), number(1), parts[-1]))

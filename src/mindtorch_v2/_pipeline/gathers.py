@@ -12,7 +12,7 @@ from .._dispatch.registry import Operator
 from .._kernels import ir
 from .._kernels.gather import Gathering, Linear, Source, is_copy
 from .._kernels.ir import Node, cast, const
-from .._kernels.pointwise import _placed, whole
+from .._kernels.pointwise import _placed, cost, whole
 from .._kernels.trace import Untraceable
 from .drafts import Draft, Look, Place
 from .fetches import NEVER, fetch, lifted
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _DEEPEST = 4  # maps of maps
 _CHEAP = 2  # additions that are rather done again than kept
-_MOST_COST = 64  # of one value, in additions
+_MOST_COST = 64  # in additions: what costs more is rather computed once
 Gather = Callable[..., Any]
 
 
@@ -94,7 +94,7 @@ class Writer:
         known: dict[int, Node] = {}
         self.taken.append(Taken(place, number, lifted(value, self.words, known)))
         self.wrong = [lifted(node, self.words, known) for node in self.wrong]
-        return sum(1 for _ in value.walk()) <= _MOST_COST
+        return cost(value) <= _MOST_COST
 
     def _element(self, number: int, places: Sequence[Node], condition: Node | None, depth: int) -> Node:
         """The element of a value at a place, in the type that is computed in."""
