@@ -22,6 +22,7 @@ class Backend:
     type: str  # as in torch.device(type)
     xp: Any = None  # the namespace that `array` functions compute over; None where there is none
     direct = False  # whether the array of a tensor is itself one of that namespace, NumPy's
+    wide_statistics = False  # whether norms of half types always give their statistics in float32
     lookups: Any = None  # compiled functions that find plans of calls; None where there are none
     views: Any = None  # compiled functions that make arrays of views; None where there are none
 

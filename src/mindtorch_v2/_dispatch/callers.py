@@ -363,12 +363,15 @@ def _caller_source(operator: Operator, name: str, takes_out: bool, is_method: bo
         lines = "".join(f"    {line}\n" for line in [*chosen, f"return {slow.replace('_given_', '')}"])
         slow, other = f"__other__({', '.join(written)})", f"def __other__({', '.join(taken)}):\n{lines}"
     leave = " or ".join(["unexpected", *(["out is not MISSING"] if takes_out else [])])
+    plain = f"{name}, out, ({passed}*extra,), dict({kwargs.replace('_given_', '')}**unexpected)"
     # An argument that may be left out, but not be None:
     refusing = [a.name for a in positional if a.refuses_none]
     body = [f"if {n} is None: raise __expected__('{n}', None)" for n in refusing]
+    body += ["if dim is MISSING and out is not MISSING and 'axis' not in unexpected: raise __without_dim__()"] * (
+        needs_dim and takes_out and schema.base_name != "mean")
+    body += ["if out is not MISSING and __stored__ is not None:", f"    _stored = __stored__({plain})",
+             "    if _stored is not NotImplemented: return _stored"] * takes_out
     if needs_dim:
-        body += ["if dim is MISSING and out is not MISSING and 'axis' not in unexpected: raise __without_dim__()"] * (
-            takes_out and schema.base_name != "mean")
         body += _KEEPDIM_LINES
     body += [f"if {n} is MISSING: {n} = None" for n in refusing]
     for n in told:
@@ -544,9 +547,9 @@ def _with_defaults(operator: Operator, scope: dict[str, Any], source: Callable[[
 
 
 def make_caller(operator: Operator, name: str, write_out: Callable | None = None, doc: str = "",
-                is_method: bool = False) -> FunctionType:
-    """The public function of one operator."""
-    scope = _caller_scope(operator)
+                is_method: bool = False, stored: Callable | None = None) -> FunctionType:
+    """The public function of one operator; `stored` serves most calls that `write_out` would."""
+    scope = _caller_scope(operator) | {"__stored__": stored}
     scope["__bound_call__"] = lambda args, kwargs, out: bound_call(operator, args, kwargs, out, write_out, function,
                                                                    is_method)
     source = _with_defaults(operator, scope, lambda: _caller_source(operator, name, write_out is not None, is_method))
@@ -607,7 +610,7 @@ def _strict_checks(operator: Operator) -> list[str]:
 
 
 def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callable | None, doc: str = "",
-                    is_method: bool = False) -> FunctionType:
+                    is_method: bool = False, stored: Callable | None = None) -> FunctionType:
     """One public function over several overloads: the first whose schema takes the arguments is run.
 
     Each overload's own caller first looks whether the arguments are exactly what its kernels take; the public function
@@ -616,7 +619,7 @@ def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callabl
 
     def quick_caller(operator: Operator, otherwise: Callable, told: Callable[[], Collection[str]],
                      overloads: Sequence[Operator] = ()) -> FunctionType:
-        scope = _caller_scope(operator) | {"__bound_call__": otherwise, "__leave__": _LEAVE}
+        scope = _caller_scope(operator) | {"__bound_call__": otherwise, "__leave__": _LEAVE, "__stored__": stored}
 
         def source() -> str:
             scope["__overloads__"] = [quick for _, quick, _ in others]

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from .._backends.interface import backend_of
 from .._core.dtype import FLOAT, REDUCED, dtype, finfo, float32, promote_types
 from .._core.tensor import Tensor
 from .._core.warn import warn
@@ -46,12 +47,12 @@ def check_floating(kind: dtype, kernel: str) -> None:
 
 
 def has_wide_statistics(input: Tensor) -> bool:
-    """Whether mean and deviation of a half input are float32 whatever its parameters are: on GPUs, and without data."""
-    return input.dtype.np in REDUCED and input._device.type in ("cuda", "meta")
+    """Whether mean and deviation of a half input are float32 whatever its parameters are."""
+    return input.dtype.np in REDUCED and backend_of(input._device.type).wide_statistics
 
 
 def _statistics_type(input: Tensor, *parameters: Tensor | None) -> dtype:
-    """The type of mean and deviation: the input's; float32 for a half input with such parameters, or on a GPU."""
+    """The type of mean and deviation: the input's; float32 for half ones with such parameters, or on such a device."""
     kind = input.dtype
     made = float32 if has_wide_statistics(input) else kind
     for parameter in parameters:

@@ -181,3 +181,42 @@ def test_elements_that_share_memory_without_a_stride_of_0_are_written(call: Call
     x = torch.arange(3.0)
     call(x.as_strided((2, 2), (1, 1)), torch.zeros(2, 2, dtype=torch.int64))
     assert x.tolist() == expected
+
+
+def test_plain_targets_are_written_in_place():
+    a, b = torch.rand(3, 4), torch.rand(3, 4)
+    target = torch.empty(3, 4)
+    seen, version = target.view(-1), target._version
+    assert torch.add(a, b, alpha=2, out=target) is target
+    assert torch.equal(seen, (a + 2 * b).view(-1)) and target._version == version + 1
+    assert torch.mul(target, target, out=target) is target
+    rows = torch.empty(2, 3, 4)
+    torch.sub(a, b, out=rows[1])
+    assert torch.equal(rows[1], a - b)
+    values, places = torch.empty(3), torch.empty(3, dtype=torch.int64)
+    made = torch.max(a, 1, out=(values, places))
+    assert made.values is values and made.indices is places and torch.equal(values, a.max(1).values)
+    square, version = torch.rand(4, 4), target._version
+    assert torch.matmul(a, square, out=target) is target and torch.equal(target, a @ square)
+    assert target._version == version + 1
+
+
+def test_targets_that_do_not_fit_as_they_are_keep_their_rules():
+    a = torch.rand(3, 4)
+    wide = torch.empty(3, 4, dtype=torch.float64)
+    torch.exp(a, out=wide)
+    assert torch.equal(wide, a.exp().double())
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        torch.exp(a, out=torch.empty(3, 4, dtype=torch.int64))
+    with pytest.warns(UserWarning, match="was resized"):
+        small = torch.add(a, a, out=torch.empty(2))
+    assert torch.equal(small, a + a)
+    with pytest.raises(RuntimeError, match="unsupported operation"):
+        torch.add(a.view(-1)[1:], 1, out=a.view(-1)[:-1])
+    with pytest.raises(RuntimeError, match="more than one element"):
+        torch.add(a, 1, out=torch.empty(4).expand(3, 4))
+    leaf = torch.rand(3, 4, requires_grad=True)
+    with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+        torch.add(leaf, 1, out=torch.empty(3, 4))
+    with torch.no_grad():
+        assert torch.equal(torch.add(leaf, 1, out=torch.empty(3, 4)), leaf + 1)

@@ -14,6 +14,7 @@ class CudaBackend(Backend):
     """CuPy computes what has no kernel of its own. It is first imported when a device is asked for."""
 
     type = "cuda"
+    wide_statistics = True
 
     def __init__(self, array: Callable | None = None) -> None:
         self.array = array  # what computes in the place of an operator's own `array` function

@@ -13,6 +13,7 @@ class MetaBackend(Backend):
     """Geometry without memory: a copy or a write does nothing."""
 
     type = "meta"
+    wide_statistics = True
     storage_class = MetaStorage
 
     def copy(self, target: Any, source: Any, non_blocking: bool = False) -> None:

@@ -28,7 +28,7 @@ from .documentation import docstring
 from .families import Family
 from .flops import Flops
 from .layouts import kernels_by_layout, layout_kernels
-from .out import FAMILYS, Out, takes_out, write_out
+from .out import FAMILYS, Out, storing, takes_out, write_out
 from .source import Declared
 
 DECLARATIONS: dict[str, "Declaration"] = {}  # by operator name, e.g. "aten::max.dim"
@@ -383,10 +383,11 @@ def _public(operators: Sequence[Operator], is_method: bool = False, has_out: boo
     first = operators[0]
     doc = docstring(operators)
     store = None if not has_out or first.declaration.family.is_view or first.schema.writes else write_out
+    stored = None if store is None else storing(operators)
     if len(operators) == 1:
-        function = make_caller(first, first.schema.base_name, store, doc, is_method)
+        function = make_caller(first, first.schema.base_name, store, doc, is_method, stored)
     else:
-        function = make_overloaded(first.schema.base_name, operators, store, doc, is_method)
+        function = make_overloaded(first.schema.base_name, operators, store, doc, is_method, stored)
     function.__wrapped__ = Declared(function, operators, is_method, store is not None)  # type: ignore[attr-defined]
     for operator in operators:
         if is_method or has_out or operator.declaration.public is operator:
