@@ -232,3 +232,14 @@ def test_numbers_are_written_into_complex32() -> None:
     assert numbers.tolist() == [3 + 0j, 1 + 2j, 4j]
     numbers.fill_(numbers[1])
     assert numbers.tolist() == [1 + 2j] * 3
+
+
+def test_reducing_by_scatter_is_said_to_be_deprecated() -> None:
+    index, ones = torch.tensor([[0, 0]]), torch.ones(1, 2)
+    torch.set_warn_always(True)
+    try:
+        with pytest.warns(UserWarning, match="The reduce argument of torch.scatter with Tensor src is deprecated"):
+            made = torch.zeros(1, 2).scatter(1, index, ones, reduce="add")
+    finally:
+        torch.set_warn_always(False)
+    assert made.tolist() == [[2.0, 0.0]]

@@ -594,6 +594,9 @@ def _check_legacy(self: Tensor, dim: int, index: Tensor, src: Any, reduce: str) 
     _check_scatter(self, dim, index, src)
     if reduce not in _LEGACY:
         raise RuntimeError("reduce argument must be either add or multiply.")
+    if isinstance(src, Tensor):
+        warn_once("The reduce argument of torch.scatter with Tensor src is deprecated and will be removed in a future "
+                  "PyTorch release. Use torch.scatter_reduce instead for more reduction options.", 4)
 
 
 _write_legacy = _scattered(lambda xp, flat, places, src, reduce: combine_at(xp, reduce, flat, places, src))
