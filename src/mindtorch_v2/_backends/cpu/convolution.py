@@ -19,6 +19,7 @@ from .matrices import LANES, SMALL, matmul
 from .team import alone, in_parts, is_used, worth
 
 BLOCK = 1 << 20  # elements unfolded at a time
+_SINGLE = 1 << 13  # elements of a sample, unfolded, that take longer than the calls they take
 COLUMNS = 8192  # so many make a product efficient: samples are joined up to it
 LEAST = 32  # columns that a product of matrices that BLAS does not copy has at least
 _ALL = slice(None)
@@ -170,7 +171,8 @@ def _write(target: Any, product: Any, offset: Any) -> None:
 def _is_one_by_one(matrix: Any, size: Sequence[int]) -> bool:
     """Whether samples are multiplied one by one, in memory that is made once and stays in cache."""
     positions = math.prod(size)
-    return min(_small(matrix), positions) >= LEAST and matrix.shape[0] * matrix.shape[2] * positions <= BLOCK
+    unfolded = matrix.shape[0] * matrix.shape[2] * positions
+    return min(_small(matrix), positions) >= LEAST and _SINGLE <= unfolded <= BLOCK
 
 
 def _image(x: Any, padding: Sequence[int]) -> tuple[Any, Any]:
