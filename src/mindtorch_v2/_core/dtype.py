@@ -143,7 +143,7 @@ def assign(target: np.ndarray, source: np.ndarray) -> None:
 
 def row_major(array: np.ndarray) -> np.ndarray:
     """An array whose elements lie row by row: itself, or a copy."""
-    if array.flags.c_contiguous or array.size < _FEW or not copiers:
+    if array.__class__ is not np.ndarray or array.flags.c_contiguous or array.size < _FEW or not copiers:
         return np.ascontiguousarray(array)
     made = np.empty(array.shape, array.dtype)
     assign(made, array)
