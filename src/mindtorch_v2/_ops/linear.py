@@ -115,7 +115,7 @@ def _linear_each(call: Call) -> Result:
 
 
 def _linear_parts(input, weight, bias):
-    if weight.dim() != 2 or bias is None or bias.dim() != 1 or input.dim() == 1:
+    if weight.dim() != 2 or bias is None or bias.dim() != 1:
         made = input.matmul(weight if weight.dim() != 2 else weight.t())
         return made if bias is None else made + bias
     if input.dim() == 2:
