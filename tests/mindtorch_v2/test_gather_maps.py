@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.mindtorch_v2 import emulated_rows
+from tests.mindtorch_v2 import emulated_groups
 from tests.mindtorch_v2.interpreted_kernels import Interpreted
 from tests.mindtorch_v2.operator_cases import arguments, bases, function_of, good_calls
 
 import mindtorch_v2 as torch
 from mindtorch_v2._backends.cpu.jit import machine
+from mindtorch_v2._backends.cuda import group_sources
 from mindtorch_v2._ops._declare.op import DECLARATIONS
 from mindtorch_v2._pipeline import run as running
 
@@ -243,17 +244,48 @@ def test_gradients_are_recorded_too(interpreted: None) -> None:
         torch.testing.assert_close(one, other)
 
 
-@pytest.mark.parametrize("name", [name for name, (_, kinds) in PROGRAMS.items() if "row" in kinds])
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_maps_in_rows_of_a_gpu(name: str, kind: torch.dtype, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+@pytest.fixture
+def emulated(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Any:
     if shutil.which("g++") is None:
         pytest.skip("no C++ compiler")
-    emulated_rows.install(monkeypatch, tmp_path)
+    emulated_groups.install(monkeypatch, tmp_path_factory.getbasetemp())
     running.forget()
-    before = emulated_rows.Emulated.launches
-    compared(name, kind)
-    assert emulated_rows.Emulated.launches == before + 1
+    yield
     running.forget()
+
+
+# Each pointwise program with one type, those of rows with all.
+OF_A_GPU = [(name, kind) for at, (name, (_, kinds)) in enumerate(PROGRAMS.items())
+            for kind in (KINDS if "row" in kinds else [KINDS[at % len(KINDS)]])]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "kind"), OF_A_GPU, ids=str)
+def test_maps_in_kernels_of_a_gpu(name: str, kind: torch.dtype, emulated: None) -> None:
+    before = emulated_groups.Emulated.launches
+    compared(name, kind, exact=False)
+    assert emulated_groups.Emulated.launches > before
+
+
+@pytest.mark.parametrize("few", [True, False], ids=["32 bits", "64 bits"])
+def test_four_neighbours_of_a_gpu(few: bool, emulated: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that four divides and others, of arrays that begin anywhere, are turned, or have one element for all."""
+    if not few:
+        monkeypatch.setattr(group_sources, "_FEW", 0)
+    taken = emulated_groups.Emulated.written
+    for n in (12, 13) if few else (12,):
+        x, y, whole = torch.randn(5, n), torch.randn(5, n), torch.randn(5, n + 3)
+        turned = torch.randn(n, 5).t()
+        for other in (y, torch.randn(5 * n + 1)[1:].view(5, n), whole[:, 2 : 2 + n], turned, y[:1], y[:, :1]):
+            expected = x.roll(1, -1) - other, other.expand(5, n).roll(2, 0) - x
+            with torch.pipeline():
+                made = x.roll(1, -1) - other, other.expand(5, n).roll(2, 0) - x
+            assert all(torch.equal(one, two) for one, two in zip(expected, made, strict=True))
+    assert any("put_four(" in one.text for one in taken) and any("put_four(" not in one.text for one in taken)
+
+
+def test_wrong_indices_end_the_kernels_of_a_gpu(emulated: None) -> None:
+    for name in ("embedding", "gather", "row"):
+        test_an_index_out_of_range_is_told_with_its_line(name, None)
 
 
 def test_explanations_show_the_group(interpreted: None) -> None:

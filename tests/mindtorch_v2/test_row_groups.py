@@ -1,16 +1,16 @@
 """Kernels of rows as a GPU has them: with the work before and after, in all types, for rows of any length."""
 
-import pathlib
 import shutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.mindtorch_v2 import emulated_rows
-from tests.mindtorch_v2.emulated_rows import Emulated
+from tests.mindtorch_v2 import emulated_groups
+from tests.mindtorch_v2.emulated_groups import Emulated
 
 import mindtorch_v2 as torch
+from mindtorch_v2._backends.cuda import group_sources
 from mindtorch_v2._backends.cuda.row_groups import LONGEST, dealt
 from mindtorch_v2._pipeline import run as running
 
@@ -41,10 +41,10 @@ PROGRAMS: dict[str, Callable] = {
 
 
 @pytest.fixture
-def emulated(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Iterator[None]:
+def emulated(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     if shutil.which("g++") is None:
         pytest.skip("no C++ compiler")
-    emulated_rows.install(monkeypatch, tmp_path)
+    emulated_groups.install(monkeypatch, tmp_path_factory.getbasetemp())
     running.forget()
     yield
     running.forget()
@@ -108,10 +108,15 @@ def test_gradients_of_norms_are_added_to_the_residual_in_their_kernel(emulated: 
         np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("dealt_as", [None, 1 << 20], ids=["few", "many"])
+@pytest.mark.parametrize("many", [False, True], ids=["few", "many"])
 @pytest.mark.parametrize("width", [3, 33, 768, 1000, 5001])
-def test_rows_of_any_length(emulated: None, monkeypatch: pytest.MonkeyPatch, width: int, dealt_as: int | None) -> None:
-    monkeypatch.setattr(Emulated, "dealt_as", dealt_as)
+def test_rows_of_any_length(emulated: None, monkeypatch: pytest.MonkeyPatch, width: int, many: bool) -> None:
+    def dealt_as_many(rows: int, width: int, narrowest: int) -> Any:
+        made = dealt(1 << 20, width, narrowest)
+        return None if made is None else made._replace(grid=-(-rows // made.block[1]))
+
+    if many:
+        monkeypatch.setattr(group_sources, "dealt", dealt_as_many)
     compared(residual, operands(width, torch.bfloat16), torch.bfloat16)
 
 

@@ -1,6 +1,6 @@
 """IR as CUDA C: expressions as device functions, kernels of the language as kernels with one turn a thread, or a team.
 
-The names half_t, bfloat_t, int64, widened and narrow are those of _backends/cuda/launch.py's prelude.
+The names half_t, bfloat_t, int64, widened and narrow are those of _backends/cuda/prelude.py.
 """
 
 import math
@@ -56,6 +56,7 @@ template <> __device__ inline int64 floor_quotient(int64 a, int64 b) {
     int64 rest = a % b;
     return a / b - (rest != 0 && ((rest < 0) != (b < 0)));
 }
+template <typename T> __device__ inline T zero_of() { return T(); }
 template <typename T> __device__ inline T lesser_of(T a, T b) { return a != a || a < b ? a : b; }
 template <typename T> __device__ inline T larger_of(T a, T b) { return a != a || a > b ? a : b; }
 template <typename T> __device__ inline void put_add(T* place, T x) { atomicAdd(place, x); }
@@ -173,7 +174,9 @@ class Text:
             element, at = self.sources[node.data]
             if further.op != "const":
                 at = f"(const {element}*)((const char*)({at}) + {self.value(further)})"
-            return f"*({at})" if condition.op == "const" else f"{self.value(condition)} ? *({at}) : {element}()"
+            if condition.op == "const":
+                return f"*({at})" if condition.data else f"zero_of<{element}>()"
+            return f"{self.value(condition)} ? *({at}) : zero_of<{element}>()"
         args = [self.value(a) for a in node.args]
         source = node.args[0].type
         if op == "cast":

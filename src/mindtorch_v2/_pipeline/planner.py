@@ -720,20 +720,28 @@ def _seen_in_rows(shape: tuple[int, ...], stay: int, rows: frozenset[str], opera
 
 def _launch(draft: Draft, operands: list[Operand], stored: list[str], loaded: list[str], letters: str) -> Any:
     """The kernel on a GPU; False where the entries run one by one."""
-    from .._backends.cuda.groups import launch_of, row_launch_of
+    from .._backends.cuda.groups import launch_of
+
+    written = written_for_cuda(draft, operands, stored, loaded, letters)
+    return False if written is None else launch_of(written)
+
+
+def written_for_cuda(draft: Draft, operands: list[Operand], stored: list[str], loaded: list[str], letters: str) -> Any:
+    """The kernel of a step as CUDA C, with what it is launched with; None where there is none."""
+    from .._backends.cuda.group_sources import group_of, row_group_of
 
     if len(draft.entries) < 2:
-        return False  # which has a kernel of its own
+        return None  # which has a kernel of its own
     assert draft.shape is not None
     try:
         if draft.body.rows:
             shape, stay = draft.shape, draft.stay
             seen = _seen_in_rows(shape, stay, frozenset(draft.body.rows), operands)
             whole = (*shape[:stay], math.prod(shape[stay:]))
-            return row_launch_of(draft.body, whole, seen, stored, loaded, letters, draft.words) or False
-        return launch_of(draft.body, draft.shape, operands, stored, loaded, draft.words)
+            return row_group_of(draft.body, whole, seen, stored, loaded, letters, draft.words)
+        return group_of(draft.body, draft.shape, operands, stored, loaded, draft.words)
     except (ValueError, KeyError):
-        return False
+        return None
 
 
 def _written(entry: Entry) -> list[int]:

@@ -292,3 +292,17 @@ def test_maps_are_part_of_what_reads_them(name: str, kind: torch.dtype) -> None:
 def test_random_programs_of_maps() -> None:
     found = {fuzz.told(seed, "maps"): wrong for seed in range(40) if (wrong := fuzz.differences(seed, draws="maps"))}
     assert not found
+
+
+@pytest.mark.parametrize("kind", [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64], ids=str)
+def test_maps_of_whole_numbers_and_truths(kind: torch.dtype) -> None:
+    x = (torch.arange(24, device="cuda").reshape(4, 6) % 3).to(kind)
+
+    def program() -> tuple:
+        return maps.F.pad(x, (1, 2), value=1) == 1, torch.cat([x, x.roll(1, -1)]) == x[:1]
+
+    expected = program()
+    with torch.pipeline() as pipe:
+        made = program()
+    assert all(step.group.launch for step in maps.steps_of(pipe))
+    assert all(torch.equal(one, other) for one, other in zip(expected, made, strict=True))

@@ -112,7 +112,8 @@ class _Kernel:
             node = node.args[0]
         if node is None or node.op != "fetch" or self.letters[self.sources[node.data]] != "1":
             return None
-        return node if node.args[1].op == "const" and self._is_same(node.args[0]) else None
+        further, condition = node.args
+        return node if condition.op == "const" and condition.data and self._is_same(further) else None
 
     def _is_same(self, node: Any) -> bool:
         """Whether a value is the same for all elements of a row."""
