@@ -95,7 +95,7 @@ def test_kernels_are_named_by_a_declaration_or_used_by_another_module(device):
     named = {name for kind, name, _ in NAMED if kind == device}
     files = sorted((BACKENDS / device / "kernels").glob("*.py"))
     text = "\n".join(file.read_text() for file in (*files, *(BACKENDS / device).glob("*.py")))
-    lists = re.findall(r"^from \.(?:kernels\.)?\w+ import (\([^)]*\)|.*)$", text, re.MULTILINE)
+    lists = re.findall(r"^ *from \.(?:kernels\.)?\w+ import (\([^)]*\)|.*)$", text, re.MULTILINE)
     imported = set(re.findall(r"\w+", " ".join(lists)))
     unused = [
         f"{file.stem}.{function}"
