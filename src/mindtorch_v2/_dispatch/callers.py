@@ -547,13 +547,17 @@ def _with_defaults(operator: Operator, scope: dict[str, Any], source: Callable[[
 
 
 def make_caller(operator: Operator, name: str, write_out: Callable | None = None, doc: str = "",
-                is_method: bool = False, stored: Callable | None = None) -> FunctionType:
-    """The public function of one operator; `stored` serves most calls that `write_out` would."""
-    scope = _caller_scope(operator) | {"__stored__": stored}
+                is_method: bool = False, storing: Callable | None = None) -> FunctionType:
+    """The public function of one operator; `storing(operators)` gives what serves most calls that `write_out` would."""
+    scope = _caller_scope(operator)
     scope["__bound_call__"] = lambda args, kwargs, out: bound_call(operator, args, kwargs, out, write_out, function,
                                                                    is_method)
-    source = _with_defaults(operator, scope, lambda: _caller_source(operator, name, write_out is not None, is_method))
-    function = lazy_function(name, scope, source, doc, operator.rebuilds)
+
+    def source() -> str:
+        scope["__stored__"] = storing and storing([operator])
+        return _caller_source(operator, name, write_out is not None, is_method)
+
+    function = lazy_function(name, scope, _with_defaults(operator, scope, source), doc, operator.rebuilds)
     return function
 
 
@@ -610,7 +614,7 @@ def _strict_checks(operator: Operator) -> list[str]:
 
 
 def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callable | None, doc: str = "",
-                    is_method: bool = False, stored: Callable | None = None) -> FunctionType:
+                    is_method: bool = False, storing: Callable | None = None) -> FunctionType:
     """One public function over several overloads: the first whose schema takes the arguments is run.
 
     Each overload's own caller first looks whether the arguments are exactly what its kernels take; the public function
@@ -619,10 +623,11 @@ def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callabl
 
     def quick_caller(operator: Operator, otherwise: Callable, told: Callable[[], Collection[str]],
                      overloads: Sequence[Operator] = ()) -> FunctionType:
-        scope = _caller_scope(operator) | {"__bound_call__": otherwise, "__leave__": _LEAVE, "__stored__": stored}
+        scope = _caller_scope(operator) | {"__bound_call__": otherwise, "__leave__": _LEAVE}
 
         def source() -> str:
             scope["__overloads__"] = [quick for _, quick, _ in others]
+            scope["__stored__"] = storing and storing(operators)
             return _caller_source(operator, name, write_out is not None, is_method, _strict_checks(operator), told(),
                                   strict=True, overloads=overloads)
 

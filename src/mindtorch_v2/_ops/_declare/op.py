@@ -383,11 +383,11 @@ def _public(operators: Sequence[Operator], is_method: bool = False, has_out: boo
     first = operators[0]
     doc = docstring(operators)
     store = None if not has_out or first.declaration.family.is_view or first.schema.writes else write_out
-    stored = None if store is None else storing(operators)
+    plainly = None if store is None else storing
     if len(operators) == 1:
-        function = make_caller(first, first.schema.base_name, store, doc, is_method, stored)
+        function = make_caller(first, first.schema.base_name, store, doc, is_method, plainly)
     else:
-        function = make_overloaded(first.schema.base_name, operators, store, doc, is_method, stored)
+        function = make_overloaded(first.schema.base_name, operators, store, doc, is_method, plainly)
     function.__wrapped__ = Declared(function, operators, is_method, store is not None)  # type: ignore[attr-defined]
     for operator in operators:
         if is_method or has_out or operator.declaration.public is operator:
