@@ -118,23 +118,28 @@ def inner_functions(module: Module, kernel: ir.Kernel, exact: bool, prefix: str 
   ret void
 }}
 
-define internal void @team(ptr %frame) nounwind {{
+{shared_out("team", "some", frame.turns)}""")
+    return frame
+
+
+def shared_out(name: str, some: str, turns: int) -> str:
+    """What each thread of a team runs: its share of the turns, of which the frame's word `turns` says how many."""
+    return f"""define internal void @{name}(ptr %frame) nounwind {{
   %number = call i32 @mindtorch_thread_num()
   %members = call i32 @mindtorch_team()
   %n = sext i32 %number to i64
   %m = sext i32 %members to i64
-  %place = getelementptr i64, ptr %frame, i64 {frame.turns}
+  %place = getelementptr i64, ptr %frame, i64 {turns}
   %turns = load i64, ptr %place, align 8
   %next = add i64 %n, 1
   %low = mul i64 %turns, %n
   %high = mul i64 %turns, %next
   %begin = sdiv i64 %low, %m
   %end = sdiv i64 %high, %m
-  call void @some(ptr %frame, i64 %begin, i64 %end)
+  call void @{some}(ptr %frame, i64 %begin, i64 %end)
   ret void
 }}
-""")
-    return frame
+"""
 
 
 def _with_data(body: Body, kernel: ir.Kernel, frame: _Frame) -> str:

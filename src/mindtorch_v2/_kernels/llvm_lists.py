@@ -5,7 +5,7 @@ thread runs those from a number to another, of as many frames as these belong to
 """
 
 from . import ir
-from .llvm import NDIM, RUN, SHAPE, Entry, inner_functions
+from .llvm import NDIM, RUN, SHAPE, Entry, inner_functions, shared_out
 from .llvm_body import LLVM_TYPES, Module
 
 COUNT = "count"  # the number that says how many elements the arrays of one place have
@@ -74,22 +74,7 @@ out:
   ret void
 }}
 
-define internal void @team_of_all(ptr %all) nounwind {{
-  %number = call i32 @mindtorch_thread_num()
-  %members = call i32 @mindtorch_team()
-  %n = sext i32 %number to i64
-  %m = sext i32 %members to i64
-  %place = getelementptr i64, ptr %all, i64 2
-  %turns = load i64, ptr %place
-  %next = add i64 %n, 1
-  %low = mul i64 %turns, %n
-  %high = mul i64 %turns, %next
-  %begin = sdiv i64 %low, %m
-  %end = sdiv i64 %high, %m
-  call void @some_of_all(ptr %all, i64 %begin, i64 %end)
-  ret void
-}}
-"""
+{shared_out("team_of_all", "some_of_all", 2)}"""
 
 
 def module_over_lists(kernel: ir.Kernel) -> str:
