@@ -215,8 +215,19 @@ def test_targets_that_do_not_fit_as_they_are_keep_their_rules():
         torch.add(a.view(-1)[1:], 1, out=a.view(-1)[:-1])
     with pytest.raises(RuntimeError, match="more than one element"):
         torch.add(a, 1, out=torch.empty(4).expand(3, 4))
-    leaf = torch.rand(3, 4, requires_grad=True)
-    with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
-        torch.add(leaf, 1, out=torch.empty(3, 4))
-    with torch.no_grad():
-        assert torch.equal(torch.add(leaf, 1, out=torch.empty(3, 4)), leaf + 1)
+    for leaf in (torch.rand(3, 4, requires_grad=True), torch.nn.Parameter(torch.rand(3, 4))):
+        with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+            torch.add(leaf, 1, out=torch.empty(3, 4))
+        with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+            torch.cat([leaf], out=torch.empty(3, 4))
+        with torch.no_grad():
+            assert torch.equal(torch.add(leaf, 1, out=torch.empty(3, 4)), leaf + 1)
+
+
+def test_arguments_of_other_classes_see_calls_with_targets():
+    class Seen:
+        @classmethod
+        def __torch_function__(cls, function, types, args, kwargs=None):
+            return function, sorted(kwargs)
+
+    assert torch.add(torch.rand(3), Seen(), out=torch.empty(3)) == (torch.add, ["out"])

@@ -255,7 +255,7 @@ def storing(operators: Sequence[Operator]) -> Callable[[Callable, Any, tuple, di
         for value in (*args, *kwargs.values()) if kwargs else args:
             if value.__class__ in _PLAIN:
                 continue
-            for source in (value,) if value.__class__ is Tensor else value if value.__class__ in (tuple, list) else ():
+            for source in value if value.__class__ in (tuple, list) else (value,):
                 if source.__class__ in _PLAIN:
                     continue
                 if not isinstance(source, Tensor) or source._keys & ~allowed:
