@@ -24,6 +24,7 @@ from .keys import (
     BACKEND_MASK,
     DEVICE_MASKS,
     FUNC_MASK,
+    PYTHON_MASK,
     RECORDING_MASK,
     SPARSE_MASK,
     changed_modes,
@@ -434,17 +435,19 @@ def _as_written(operator: Operator, args: list[Any], kwargs: dict[str, Any],
     return tuple(args), kwargs
 
 
-def _foreign(values: Sequence[Any]) -> list[Any]:
-    """Arguments, also in lists, that are no tensors and want to see the call."""
-    flat = [v for value in values for v in (value if value.__class__ in (tuple, list) else (value,))]
-    return [v for v in flat if not hasattr(v, "_keys") and hasattr(type(v), "__torch_function__")]
+def _foreign(values: Sequence[Any], out: Any = MISSING) -> list[Any]:
+    """Arguments, also in lists, that want to see the call: no tensors, or, beside `out=`, of subclasses."""
+    flat = [v for value in (*values, out) for v in (value if value.__class__ in (tuple, list) else (value,))]
+    subclasses = PYTHON_MASK if out is not MISSING and modes.masks[1] & PYTHON_MASK else 0
+    return [v for v in flat if hasattr(type(v), "__torch_function__")
+            and (not hasattr(v, "_keys") or v._keys & subclasses)]
 
 
 def bound_call(operator: Operator, args: Sequence[Any], kwargs: dict[str, Any], out: Any,
                write_out: Callable | None, public: Callable, is_method: bool) -> Any:
     """The general path of a public function: __torch_function__ of foreign objects, binding, `out=`."""
     args, kwargs = _as_written(operator, list(args), kwargs)
-    foreign = _foreign((*args, *kwargs.values()))
+    foreign = _foreign((*args, *kwargs.values()), out)
     if foreign:
         return call_torch_function(public, foreign, args, kwargs if out is MISSING else {**kwargs, "out": out})
     old = named_by_old_order(operator.schema, args, kwargs, is_method)
@@ -643,7 +646,7 @@ def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callabl
                 result = quick(*args, **kwargs)
                 if result is not _LEAVE:
                     return result
-        foreign = _foreign((*args, *kwargs.values()))
+        foreign = _foreign((*args, *kwargs.values()), out)
         if foreign:
             return call_torch_function(public, foreign, args, kwargs if out is MISSING else {**kwargs, "out": out})
         for operator in operators:

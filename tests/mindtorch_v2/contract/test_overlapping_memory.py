@@ -231,3 +231,21 @@ def test_arguments_of_other_classes_see_calls_with_targets():
             return function, sorted(kwargs)
 
     assert torch.add(torch.rand(3), Seen(), out=torch.empty(3)) == (torch.add, ["out"])
+
+
+def test_subclasses_see_calls_with_targets():
+    class Own(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            return function, sorted(kwargs or {})
+
+    own = torch.rand(3).as_subclass(Own)
+    assert torch.add(torch.rand(3), own, out=torch.empty(3)) == (torch.add, ["out"])
+    assert torch.add(torch.rand(3), 1, out=own) == (torch.add, ["out"])
+    assert torch.max(own, 0, out=(torch.empty(()), torch.empty((), dtype=torch.int64))) == (torch.max, ["out"])
+
+    class Plain(torch.Tensor):
+        pass
+
+    made = torch.add(torch.ones(3).as_subclass(Plain), 1, out=torch.empty(3).as_subclass(Plain))
+    assert type(made) is Plain and made.tolist() == [2.0] * 3
