@@ -103,6 +103,16 @@ def test_arguments_that_share_memory_are_watched_later():
     assert repeated[0](np.array([[5, 6]]), 1, index, False).tolist() == [[6, 5]]
 
 
+@pytest.mark.parametrize("joined", [torch.stack, lambda parts: torch.cat([p.reshape(1) for p in parts]),
+                                    lambda parts: torch.block_diag(*parts).sum(0)], ids=["stack", "cat", "block_diag"])
+def test_tensors_joined_with_themselves_and_then_with_others(joined):
+    parts = [torch.tensor(float(number)) for number in range(4)]
+    for _ in range(4):
+        assert joined([parts[1]] * 4).tolist() == [1, 1, 1, 1]
+    for _ in range(4):
+        assert joined(parts).tolist() == [0, 1, 2, 3]
+
+
 def test_an_index_outside_gives_nothing_in_any_call():
     from mindtorch_v2._backends.cpu.kernels.index import take
 

@@ -85,7 +85,8 @@ class _Recording:
         self.alive: list[np.ndarray] = []
         self.flags: set[str] = set()
         self.shared: set[int] = set()  # ids of arguments in whose memory others lie, too
-        self.ambiguous = False  # whether a part of such memory was seen: the next call's arguments may lie apart
+        self.twice: set[int] = set()  # ids of arrays that are two arguments at once
+        self.ambiguous = False  # whether something of either was seen: the next call's arguments may lie apart
         for i, value in enumerate(args):
             if value.__class__ is list:
                 for k, item in enumerate(value):
@@ -95,6 +96,8 @@ class _Recording:
 
     def _given(self, value: Any, name: str) -> None:
         if value.__class__ is np.ndarray:
+            if id(value) in self.names:
+                self.twice.add(id(value))
             others = [other for other in self.alive if np.may_share_memory(value, other)]
             self.shared.update(map(id, [value, *others] if others else ()))
             self._named(value, name)
@@ -153,6 +156,7 @@ class _Recording:
             return self._constant(value)
         known = self.names.get(id(value))
         if known is not None:
+            self.ambiguous = self.ambiguous or id(value) in self.twice
             return known
         if not value.size:
             return self._constant(value)
