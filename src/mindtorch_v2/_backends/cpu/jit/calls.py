@@ -15,7 +15,7 @@ from ...._core import settled
 from ...._kernels import ir, llvm, llvm_lists
 from ...._kernels.language import flat, kernel
 from ...._kernels.reader import read
-from . import machine
+from . import machine, pages
 
 _AT_ONCE = os.environ.get("MINDTORCH_JIT") == "now"  # compile before the first call, as tests want it
 _OFTEN, _MUCH = 8, 1 << 17  # calls, and elements in all, after which compiling begins in the background
@@ -72,6 +72,8 @@ class Code:
                     raise
                 machine.warn_of(error)
         self.call, self._make = self._ready, None
+        if self.call is not None:
+            pages.align_large_arrays()
 
     def _is_needed(self) -> bool:
         return self._ready is None

@@ -25,10 +25,10 @@ from ...._core.dtype import bfloat16, dtype
 from ...._core.threads import blas
 from . import onednn_products, threads
 
-__all__ = ["address"]
+__all__ = ["address", "numpy_functions"]
 
 
-def _numpy_functions() -> int:
+def numpy_functions() -> int:
     """The address of NumPy's table of C functions."""
     from numpy._core._multiarray_umath import _ARRAY_API
 
@@ -70,7 +70,7 @@ def address(name: str) -> int | None:
     if name.startswith("mindtorch_object_"):
         return id(_object(name.removeprefix("mindtorch_object_")))
     if name == "PyArray_API":
-        return _numpy_functions()
+        return numpy_functions()
     if name.startswith("mindtorch_blas_"):
         found = blas()
         return None if found is None else found.addresses.get(name.removeprefix("mindtorch_blas_"))
