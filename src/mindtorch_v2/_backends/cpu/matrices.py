@@ -122,11 +122,23 @@ def _refused(a: Any, b: Any) -> Any:
     return a.dot(b) if made is None else made
 
 
+_PER_ELEMENT = 64  # multiplications by BLAS in the time that an element takes elsewhere
+
+
+def _machine_code(a: Any, columns: int) -> Any:
+    """What multiplies, if this product is the one that it takes over with; None else.
+
+    A large one it does: while OpenBLAS uses threads of its own, these and those of kernels both wait for work by
+    spinning, and on 16 cores products took 4 to 24 ms that alone take 0.3.
+    """
+    _product.wanted(max(a.size, a.size * columns // _PER_ELEMENT))
+    return _product.call
+
+
 def dot(a: Any, b: Any) -> Any:
     """`a.dot(b)`."""
-    call = _product.call
+    call = _product.call or _machine_code(a, b.shape[-1] if b.ndim > 1 else 1)
     if call is None:
-        _product.wanted(a.size)
         made = _shared_out(a, b)
         return a.dot(b) if made is None else made
     made = call(a, b)
@@ -135,11 +147,8 @@ def dot(a: Any, b: Any) -> Any:
 
 def product(a: Any, b: Any) -> Any:
     """`np.matmul(a, b)` of arrays of as many dimensions by machine code; None where that is not there or cannot."""
-    call = _product.call
-    if call is None:
-        _product.wanted(a.size)
-        return None
-    return call(a, b)
+    call = _product.call or _machine_code(a, b.shape[-1])
+    return None if call is None else call(a, b)
 
 
 _PREPARED = 1 << 20  # multiplications from which on a primitive of oneDNN for one size takes less time
@@ -176,9 +185,8 @@ def _by_primitive(rows: Any, weight: Any, bias: Any) -> Any:
 
 def linear(rows: Any, weight: Any, bias: Any) -> Any:
     """`rows @ weight.T + bias`, of matrices, and a vector or None."""
-    call = _product.call
+    call = _product.call or _machine_code(rows, len(weight))
     if call is None:
-        _product.wanted(rows.size)
         made = _shared_out(rows, weight.T, row=bias)
         if made is not None:
             return made
@@ -199,9 +207,8 @@ def linear(rows: Any, weight: Any, bias: Any) -> Any:
 
 def matmul(a: Any, b: Any, out: Any = None) -> Any:
     """`np.matmul(a, b, out)`, of arrays that share no memory with `out`, in C order."""
-    call = _product.call
+    call = _product.call or _machine_code(a, b.shape[-1] if b.ndim > 1 else 1)
     if call is None:
-        _product.wanted(a.size)
         made = _shared_out(a, b, out)
         if made is not None:
             return made
