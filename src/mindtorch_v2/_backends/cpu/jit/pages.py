@@ -87,6 +87,7 @@ def align_large_arrays() -> None:
     advises = np._core.multiarray._get_madvise_hugepage()  # type: ignore[attr-defined]
     _usual.malloc, _usual.huge_from = handler.malloc, _HUGE if advises else 2**63 - 1
     allocate = machine.load(_IR, ["allocate"])["allocate"]
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_usual))  # so it stays for good: arrays are made until the very end
     # NumPy's functions do not look at the context, so it is there before the one that does.
     handler.context = ctypes.addressof(_usual)
     handler.malloc = allocate
