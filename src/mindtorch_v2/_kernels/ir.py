@@ -152,6 +152,34 @@ class Multiply:
 
 
 @dataclasses.dataclass
+class Pack:
+    """Fills a panel with a block of a matrix; panels.py says what is what."""
+
+    panels: Any
+    at: Node
+    b: Any
+    b_at: tuple[Node, ...]
+    sizes: tuple[Node, ...]
+    turned: bool = dataclasses.field(kw_only=True)
+    tile: str = dataclasses.field(kw_only=True)
+
+
+@dataclasses.dataclass
+class MultiplyPanel:
+    """Makes a block of a matrix the product of a block of another and a panel, or adds it."""
+
+    made: Any
+    at: tuple[Node, ...]
+    a: Any
+    a_at: tuple[Node, ...]
+    panels: Any
+    panel: Node
+    sizes: tuple[Node, ...]
+    adds: bool = dataclasses.field(kw_only=True)
+    tile: str = dataclasses.field(kw_only=True)
+
+
+@dataclasses.dataclass
 class Loop:
     """A counting loop. `work`: its turns are independent, each of so many elements, and may be shared out.
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from .matrices import multiply
+from .panels import multiply_panel, pack
 
 # names for kernels, with their meaning in plain Python ----------------------------------------------------------------
 
@@ -174,7 +175,7 @@ CASTS: dict[Any, str] = {float32: "f32", float64: "f64", int32: "i32", int64: "i
 ATOMICS = {atomic_add: "add", atomic_min: "min", atomic_max: "max"}
 # What the reader has a meaning of its own for.
 LANGUAGE = frozenset((peek, peek32, poke, like, local, ordered, c_div, c_rem, as_int, as_float32, as_float64, far,
-                      rsqrt, isnan, isinf, isfinite, multiply))  # fmt: skip
+                      rsqrt, isnan, isinf, isfinite, multiply, multiply_panel, pack))  # fmt: skip
 
 
 class KernelError(Exception):

@@ -4,7 +4,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from . import ir, matrices
+from . import ir, matrices, panels
 from .ir import Array, Node
 
 LLVM_TYPES = {"bool": "i1", "f16": "half", "bf16": "i16", "f32": "float", "f64": "double", "weak": "double"}
@@ -262,6 +262,12 @@ class Body:
 
     def _multiply(self, statement: ir.Multiply) -> None:
         matrices.lines(self, statement)
+
+    def _pack(self, statement: ir.Pack) -> None:
+        panels.lines_of_pack(self, statement)
+
+    def _multiplypanel(self, statement: ir.MultiplyPanel) -> None:
+        panels.lines_of_product(self, statement)
 
     def stored(self, node: Node, kind: str) -> str:
         """A value as it is kept in memory."""

@@ -22,13 +22,14 @@ def multiply(made: Any, at: tuple, a: Any, a_at: tuple, b: Any, b_at: tuple, siz
     the factors ("a", "b", "ab") that are transposed. BLAS has integers of 64 bits if it is `wide`, else of 32.
     """
     rows, columns, inner = sizes
-    first = _block(a, a_at, inner, rows).T if "a" in turned else _block(a, a_at, rows, inner)
-    second = _block(b, b_at, columns, inner).T if "b" in turned else _block(b, b_at, inner, columns)
-    target = _block(made, at, rows, columns)
+    first = block(a, a_at, inner, rows).T if "a" in turned else block(a, a_at, rows, inner)
+    second = block(b, b_at, columns, inner).T if "b" in turned else block(b, b_at, inner, columns)
+    target = block(made, at, rows, columns)
     target[...] = np.matmul(first, second) + (target if adds else 0)
 
 
-def _block(array: Any, at: tuple, rows: int, columns: int) -> Any:
+def block(array: Any, at: tuple, rows: int, columns: int) -> Any:
+    """The rows and columns of an array that begin at a place."""
     *lead, row, column = at
     return array[(*lead, slice(row, row + rows), slice(column, column + columns))]
 
@@ -45,7 +46,7 @@ def lines(body: "Body", statement: ir.Multiply) -> None:
     def integer(value: str) -> str:
         return f"{whole} {value if statement.wide else body.line(f'trunc i64 {value} to i32')}"
 
-    def block(array: ir.Array, at: tuple[ir.Node, ...], columns: str) -> str:
+    def place(array: ir.Array, at: tuple[ir.Node, ...], columns: str) -> str:
         """Arguments for a factor or the result: where it begins, and from one row to the next."""
         row = array.ndim - 2
         if array.layout == "c":
@@ -58,9 +59,9 @@ def lines(body: "Body", statement: ir.Multiply) -> None:
 
     rows, columns, inner = (body.value(size) for size in statement.sizes)
     forms = [f"i32 {_TRANSPOSED if factor in statement.turned else _AS_IT_IS}" for factor in "ab"]
-    first = block(statement.a, statement.a_at, rows if "a" in statement.turned else inner)
-    second = block(statement.b, statement.b_at, inner if "b" in statement.turned else columns)
-    made = block(statement.made, statement.at, columns)
+    first = place(statement.a, statement.a_at, rows if "a" in statement.turned else inner)
+    second = place(statement.b, statement.b_at, inner if "b" in statement.turned else columns)
+    made = place(statement.made, statement.at, columns)
     given = [f"i32 {_ROWS_FIRST}", *forms, *map(integer, (rows, columns, inner)), f"{number} 1.0", first, second,
              f"{number} {'1.0' if statement.adds else '0.0'}", made]
     body.do(f"call void {name}({', '.join(given)})")

@@ -545,6 +545,19 @@ class _Frame:
                             for each in blocks]
         self.emit(ir.Multiply(*given, turned=turned, adds=adds, wide=wide))
 
+    def _call_pack(self, panels: Array, at: Any, b: Array, b_at: tuple, sizes: tuple, *, turned: bool,
+                   tile: str) -> None:
+        node = self.reader.node
+        self.emit(ir.Pack(panels, node(at, "i64"), b, tuple([node(i, "i64") for i in b_at]),
+                          tuple([node(n, "i64") for n in sizes]), turned=turned, tile=tile))
+
+    def _call_multiply_panel(self, made: Array, at: tuple, a: Array, a_at: tuple, panels: Array, panel: Any,
+                             sizes: tuple, *, adds: bool = False, tile: str) -> None:
+        node = self.reader.node
+        places = [tuple([node(i, "i64") for i in each]) for each in (at, a_at, sizes)]
+        self.emit(ir.MultiplyPanel(made, places[0], a, places[1], panels, node(panel, "i64"), places[2], adds=adds,
+                                   tile=tile))
+
     def _call_rsqrt(self, value: Node) -> Node:
         kind = self.reader.common((value,), floating=True)
         return Node("div", kind, (const(1.0, kind), Node("sqrt", kind, (self.reader.node(value, kind),))))

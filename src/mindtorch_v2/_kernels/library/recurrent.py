@@ -6,7 +6,8 @@ which they are taken, where its rows begin, and how many of the batch it has. Wh
 there, so that loops become vector code.
 """
 
-from ..language import exp, function, kernel, multiply, parallel, tanh
+from ..language import exp, function, kernel, parallel, tanh
+from .panels import times
 
 _EXPENSIVE = 40  # a column of all gates, in additions
 _QUICK = 3  # multiplications of a product in the time of an addition
@@ -43,7 +44,8 @@ def lstm_cells(gates, sums, made, cell, kept, state, row, at):
 
 
 @kernel
-def lstm(gates, sums, made, cell, kept, state, out, weight, hidden, projection, steps, parts, *, projected, wide):
+def lstm(gates, sums, made, cell, kept, state, out, weight, hidden, projection, steps, parts, *, projected, tile,
+         wide):
     """All steps, with `parts` of the rows apart; `projected`: a product makes the state of what is `hidden` then."""
     rows, width, columns = state.shape[0], cell.shape[1], state.shape[1]
     for part in parallel(parts, work_of_part(steps.shape[0], rows, parts, 4, width)):
@@ -51,13 +53,11 @@ def lstm(gates, sums, made, cell, kept, state, out, weight, hidden, projection, 
         for step in range(steps.shape[0]):
             first, size = steps[step, 0], min(high, steps[step, 1])
             if low < size:
-                multiply(made, (low, 0), state, (low, 0), weight, (0, 0), (size - low, 4 * width, columns),
-                         wide=wide)
+                times(made, low, state, low, weight, (size - low, 4 * width, columns), tile, wide)
                 for row in range(low, size):
                     lstm_cells(gates, sums, made, cell, kept, hidden if projected else state, row, first + row)
                 if projected:
-                    multiply(state, (low, 0), hidden, (low, 0), projection, (0, 0), (size - low, columns, width),
-                             turned="b", wide=wide)
+                    times(state, low, hidden, low, projection, (size - low, columns, width), tile, wide)
                 for row in range(low, size):
                     for j in range(columns):
                         out[first + row, j] = state[row, j]
@@ -88,7 +88,7 @@ def gru_cells(gates, sums, made, bias, kept, state, out, row, at, biased):
 
 
 @kernel
-def gru(gates, sums, made, bias, kept, state, out, weight, steps, parts, *, biased, wide):
+def gru(gates, sums, made, bias, kept, state, out, weight, steps, parts, *, biased, tile, wide):
     """All steps, with `parts` of the rows apart."""
     rows, width = state.shape[0], state.shape[1]
     for part in parallel(parts, work_of_part(steps.shape[0], rows, parts, 3, width)):
@@ -96,8 +96,7 @@ def gru(gates, sums, made, bias, kept, state, out, weight, steps, parts, *, bias
         for step in range(steps.shape[0]):
             first, size = steps[step, 0], min(high, steps[step, 1])
             if low < size:
-                multiply(made, (low, 0), state, (low, 0), weight, (0, 0), (size - low, 3 * width, width),
-                         wide=wide)
+                times(made, low, state, low, weight, (size - low, 3 * width, width), tile, wide)
                 for row in range(low, size):
                     gru_cells(gates, sums, made, bias, kept, state, out, row, first + row, biased)
 
@@ -131,7 +130,7 @@ def add_rows(target, grad, low, size, first):
 
 @kernel
 def lstm_back(made, dh, dc, gates, cell, before, grad, weight, hidden, projection, of_projected, steps, parts, *,
-              has_grad, projected, wide):
+              has_grad, projected, tile, wide):
     """The gradients of all steps' gates, and of the states that they began with; of what was projected, too."""
     rows, width, columns = dh.shape[0], dc.shape[1], dh.shape[1]
     for part in parallel(parts, work_of_part(steps.shape[0], rows, parts, 4, width)):
@@ -142,15 +141,13 @@ def lstm_back(made, dh, dc, gates, cell, before, grad, weight, hidden, projectio
                 if has_grad:
                     add_rows(dh, grad, low, size, first)
                 if projected:
-                    multiply(hidden, (low, 0), dh, (low, 0), projection, (0, 0), (size - low, width, columns),
-                             wide=wide)
+                    times(hidden, low, dh, low, projection, (size - low, width, columns), tile, wide)
                     for row in range(low, size):
                         for j in range(columns):
                             of_projected[first + row, j] = dh[row, j]
                 for row in range(low, size):
                     lstm_cells_back(made, hidden if projected else dh, dc, gates, cell, before, row, first + row)
-                multiply(dh, (low, 0), made, (first + low, 0), weight, (0, 0), (size - low, columns, 4 * width),
-                         wide=wide)
+                times(dh, low, made, first + low, weight, (size - low, columns, 4 * width), tile, wide)
 
 
 @function
@@ -175,7 +172,7 @@ def gru_cells_back(made, made_h, dh, gates, kept, before, row, at):
 
 
 @kernel
-def gru_back(made, made_h, dh, gates, kept, before, grad, weight, steps, parts, *, has_grad, wide):
+def gru_back(made, made_h, dh, gates, kept, before, grad, weight, steps, parts, *, has_grad, tile, wide):
     """The gradients of all steps' gates, and of the states that they began with."""
     rows, width = dh.shape[0], dh.shape[1]
     for part in parallel(parts, work_of_part(steps.shape[0], rows, parts, 3, width)):
@@ -187,8 +184,7 @@ def gru_back(made, made_h, dh, gates, kept, before, grad, weight, steps, parts, 
                     add_rows(dh, grad, low, size, first)
                 for row in range(low, size):
                     gru_cells_back(made, made_h, dh, gates, kept, before, row, first + row)
-                multiply(dh, (low, 0), made_h, (first + low, 0), weight, (0, 0), (size - low, width, 3 * width),
-                         adds=True, wide=wide)
+                times(dh, low, made_h, first + low, weight, (size - low, width, 3 * width), tile, wide, adds=True)
 
 
 @kernel

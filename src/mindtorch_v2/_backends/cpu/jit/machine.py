@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ...._kernels import llvm
+from ...._kernels import llvm, panels
 from . import cache, elf, onednn_products, symbols, threads
 
 __all__ = ["available", "callable_from", "load", "load_in_background"]
@@ -198,10 +198,25 @@ def _single_product() -> int | None:
     return load(onednn_products.ir(), ["sgemm"])["sgemm"]
 
 
+@functools.cache
+def _panel_functions(kind: str, tile: panels.Tile) -> dict[str, int]:
+    """What packs panels, and multiplies with them."""
+    return load(*panels.module_of(kind, tile))
+
+
+@functools.cache
+def tile() -> panels.Tile | None:
+    """What this processor's registers hold of a product; None where that is not known."""
+    return panels.tile_of(_processor()) if available() else None
+
+
 def _address(name: str) -> int | None:
     """Where a name lies that compiled code declares."""
     if name == _SGEMM:
         return _single_product()
+    if name.startswith(panels.PREFIX):
+        _, kind, vector, tall = name.removeprefix(panels.PREFIX).split("_")
+        return _panel_functions(kind, panels.Tile(int(vector), int(tall)))[name]
     return _runtime()[name] if name in threads.FUNCTIONS or name in llvm.SHARED else symbols.address(name)
 
 

@@ -10,17 +10,36 @@ from typing import Any
 import numpy as np
 
 from ...._core.threads import blas, get_num_threads
+from ...._kernels.library import panels
 from ...._kernels.library import recurrent as kernels
 from ...._ops.rnn import GATES, GRU, LSTM, _blocks, _layer_array, _layer_backward_array, _rows
 from .. import matrices, xp
-from ..jit.calls import hurry, launched
+from ..jit.calls import hurry, launched, note
+from ..jit.machine import tile
 from ..team import in_parts, is_used, worth
 
-hurry(kernels.lstm, kernels.gru, kernels.lstm_back, kernels.gru_back, kernels.states_before)
+hurry(kernels.lstm, kernels.gru, kernels.lstm_back, kernels.gru_back, kernels.states_before, panels.packed)
 
 _SMALL_PRODUCT = 1 << 19  # multiplications up to which OpenBLAS copies no matrix before
 _ROWS = 8  # from which on a product uses the weights that it loads well
 _SAMPLES = 16  # that a Python thread takes at least, so that it computes longer than it asks for the interpreter
+
+
+def _tile() -> str:
+    """The name of the processor's tile; nothing where that is not known, and BLAS multiplies."""
+    found = tile()
+    return "" if found is None else found.name
+
+
+def _factor(weight: Any, turned: bool) -> tuple[Any, bool]:
+    """A weight, or its transpose, for kernels to multiply with; False while there is no machine code that packs it."""
+    found = tile()
+    if found is None:
+        return np.ascontiguousarray(weight.T if turned else weight), True
+    inner, columns = weight.shape[::-1] if turned else weight.shape
+    width = found.width(weight.itemsize)
+    made = np.empty((-(-columns // width), inner, width), weight.dtype)
+    return made, launched(panels.packed, made, np.ascontiguousarray(weight), turned=turned, tile=found.name)
 
 
 def _steps(batch_sizes: Sequence[int], reverse: bool) -> Any:
@@ -33,8 +52,13 @@ def _takes(mode: str, input: Any, w_hh: Any) -> bool:
 
 
 def _parts(rows: int, w_hh: Any) -> int:
-    """How many parts the rows of a batch are cut into: so many that products are small, and each thread has as many."""
+    """How many parts the rows of a batch are cut into: one for each thread.
+
+    Where BLAS multiplies as many for each thread, so many that products are small.
+    """
     threads = get_num_threads()
+    if tile() is not None:
+        return min(threads, rows)
     small = _SMALL_PRODUCT // w_hh.size
     rounds = math.ceil(rows / threads / small) if small >= _ROWS else 1
     return min(threads * rounds, rows)
@@ -110,19 +134,25 @@ def recurrent_layer(input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: An
         return _layer_by_samples(input, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, mode, batch_sizes, reverse)
     width, kind = w_hh.shape[0] // GATES[mode], input.dtype
     sums = matrices.linear(input, w_ih, b_ih if b_ih is None or mode == GRU else b_ih + b_hh)
-    h, weight = h0.copy("C"), np.ascontiguousarray(w_hh.T)
+    weight, is_ready = _factor(w_hh, turned=True)
+    h = h0.copy("C")
     c: Any = None if c0 is None else c0.copy("C")
     output, kept = np.empty((len(input), h.shape[1]), kind), np.empty((len(input), width), kind)
     gates, made = np.empty_like(sums), np.empty((len(h), len(w_hh)), kind)
     given = (_steps(batch_sizes, reverse), _parts(len(h), w_hh))
     wide = blas().integers == 64  # type: ignore[union-attr]
     if mode == GRU:
-        done = launched(kernels.gru, gates, sums, made, sums[0] if b_hh is None else b_hh, kept, h, output, weight,
-                        *given, biased=b_hh is not None, wide=wide)
+        run = launched if is_ready else note
+        done = run(kernels.gru, gates, sums, made, sums[0] if b_hh is None else b_hh, kept, h, output, weight,
+                   *given, biased=b_hh is not None, tile=_tile(), wide=wide)
     else:
-        projecting = (h, weight) if w_hr is None else (np.empty_like(c), np.ascontiguousarray(w_hr))
-        done = launched(kernels.lstm, gates, sums, made, c, kept, h, output, weight, *projecting, *given,
-                        projected=w_hr is not None, wide=wide)
+        projecting = (h, weight)
+        if w_hr is not None:
+            projection, is_packed = _factor(w_hr, turned=True)
+            projecting, is_ready = (np.empty_like(c), projection), is_ready and is_packed
+        run = launched if is_ready else note
+        done = run(kernels.lstm, gates, sums, made, c, kept, h, output, weight, *projecting, *given,
+                   projected=w_hr is not None, tile=_tile(), wide=wide)
     return (output, h, c, gates, kept) if done else None
 
 
@@ -134,30 +164,32 @@ def recurrent_layer_backward(grad_output: Any, grad_h: Any, grad_c: Any, input: 
     if is_used():
         return _backward_by_samples(grad_output, grad_h, grad_c, input, h0, c0, w_ih, w_hh, w_hr, output, gates, kept,
                                     mode, batch_sizes, reverse, output_mask)
-    kind, matmul, weight = input.dtype, matrices.matmul, np.ascontiguousarray(w_hh)
+    kind, matmul, (weight, is_ready) = input.dtype, matrices.matmul, _factor(w_hh, turned=False)
     before, in_order = np.empty(output.shape, kind), _steps(batch_sizes, reverse)
-    if not launched(kernels.states_before, before, h0, output, in_order):
-        return None
+    is_ready = launched(kernels.states_before, before, h0, output, in_order) and is_ready
     dh = np.zeros(h0.shape, kind) if grad_h is None else grad_h.astype(kind, "C")
-    of_gates = np.empty((len(input), len(weight)), kind)
+    of_gates = np.empty((len(input), len(w_hh)), kind)
     given = (_steps(batch_sizes, not reverse), _parts(len(dh), w_hh))
     has_grad, grad = grad_output is not None, output if grad_output is None else grad_output
     wide = blas().integers == 64  # type: ignore[union-attr]
     dc = of_projected = None
     if mode == GRU:
         from_state = np.empty_like(of_gates)
-        done = launched(kernels.gru_back, of_gates, from_state, dh, gates, kept, before, grad, weight, *given,
-                        has_grad=has_grad, wide=wide)
+        run = launched if is_ready else note
+        done = run(kernels.gru_back, of_gates, from_state, dh, gates, kept, before, grad, weight, *given,
+                   has_grad=has_grad, tile=_tile(), wide=wide)
     else:
         from_state, cells_before = of_gates, np.empty(kept.shape, kind)
         dc = np.zeros(c0.shape, kind) if grad_c is None else grad_c.astype(kind, "C")
         projecting = (dh, weight, dh)
         if w_hr is not None:
             of_projected = np.empty(output.shape, kind)
-            projecting = (np.empty_like(dc), np.ascontiguousarray(w_hr), of_projected)
-        done = launched(kernels.states_before, cells_before, c0, kept, in_order) and launched(
-            kernels.lstm_back, of_gates, dh, dc, gates, kept, cells_before, grad, weight, *projecting, *given,
-            has_grad=has_grad, projected=w_hr is not None, wide=wide)
+            projection, is_packed = _factor(w_hr, turned=False)
+            projecting, is_ready = (np.empty_like(dc), projection, of_projected), is_ready and is_packed
+        is_ready = launched(kernels.states_before, cells_before, c0, kept, in_order) and is_ready
+        run = launched if is_ready else note
+        done = run(kernels.lstm_back, of_gates, dh, dc, gates, kept, cells_before, grad, weight, *projecting, *given,
+                   has_grad=has_grad, projected=w_hr is not None, tile=_tile(), wide=wide)
     if not done:
         return None
     of_w_hr: Any = None

@@ -1,0 +1,108 @@
+"""Products with packed factors inside kernels, for every kind of tile: this processor's and those of others."""
+
+import numpy as np
+import pytest
+
+import mindtorch_v2 as torch
+from mindtorch_v2._backends.cpu.jit import calls, machine
+from mindtorch_v2._backends.cpu.kernels import rnn
+from mindtorch_v2._kernels import panels
+from mindtorch_v2._kernels.language import kernel, multiply_panel, pack, parallel
+from mindtorch_v2._kernels.library.panels import packed, times
+
+pytestmark = pytest.mark.skipif(not machine.available(), reason="needs llvmlite")
+RNG = np.random.default_rng(0)
+TILES = [panels.Tile(64, 12), panels.Tile(32, 6), panels.Tile(16, 12)]
+
+
+@pytest.fixture(autouse=True)
+def compile_at_once(monkeypatch):
+    monkeypatch.setattr(calls, "_AT_ONCE", True)
+
+
+@kernel
+def product(made, a, weight, *, tile):
+    for _ in parallel(1, 1):
+        times(made, 0, a, 0, weight, (a.shape[0], made.shape[1], a.shape[1]), tile, True)
+
+
+@kernel
+def blocks(made, a, b, panels, rows, columns, inner, *, turned, adds, tile):
+    for _ in parallel(1, 1):
+        if turned:
+            pack(panels, 1, b, (1, 2, 1), (columns, inner), turned=True, tile=tile)
+        else:
+            pack(panels, 1, b, (1, 2, 1), (columns, inner), turned=False, tile=tile)
+        multiply_panel(made, (1, 1, 3), a, (0, 2, 1), panels, 1, (rows, columns, inner), adds=adds, tile=tile)
+
+
+@pytest.mark.parametrize(("features", "expected"), [
+    ("vendor_id=AuthenticAMD flags=fpu avx2 fma avx512f", TILES[0]), ("flags=fpu sse2 fma avx2", TILES[1]),
+    ("+avx,+avx2,+fma,-avx512f", TILES[1]), ("CPU part=0xd0c Features=fp asimd", TILES[2]), ("flags=fpu sse2", None)])
+def test_the_tile_follows_from_what_a_processor_has(features, expected):
+    assert panels.tile_of(features) == expected
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.parametrize("tile", TILES, ids=str)
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (5, 33, 7), (12, 64, 16), (25, 100, 37), (40, 15, 2300)])
+def test_a_product_with_panels_is_that_of_matrices(sizes, turned, tile, kind):
+    rows, columns, inner = sizes
+    a, b = (RNG.standard_normal(shape).astype(kind) for shape in ((rows, inner), (inner, columns)))
+    width = tile.width(a.itemsize)
+    weight = np.full((-(-columns // width), inner, width), np.nan, kind)
+    assert calls.launched(packed, weight, np.ascontiguousarray(b.T) if turned else b, turned=turned, tile=tile.name)
+    made = np.full((rows, columns), np.nan, kind)
+    assert calls.launched(product, made, a, weight, tile=tile.name)
+    exact = a.astype(np.longdouble) @ b.astype(np.longdouble)
+    np.testing.assert_allclose(made, exact, rtol=0, atol=inner * 4 * np.finfo(kind).eps)
+    # A row comes out the same whatever rows are multiplied with it.
+    alone = np.empty((1, columns), kind)
+    for row in {0, rows // 2, rows - 1}:
+        assert calls.launched(product, alone, a[row : row + 1].copy(), weight, tile=tile.name)
+        np.testing.assert_array_equal(alone[0], made[row])
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.parametrize("tile", TILES, ids=str)
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("adds", [False, True])
+@pytest.mark.parametrize("width", ["whole", "part"])
+def test_blocks_of_arrays_are_packed_and_multiplied(width, adds, turned, tile, kind):
+    whole = tile.width(np.dtype(kind).itemsize)
+    rows, columns, inner = 17, whole if width == "whole" else whole - 1, 1050
+    a = RNG.standard_normal((2, rows + 3, inner + 4)).astype(kind)[:, :, :-2]
+    b = RNG.standard_normal((2, *((columns, inner) if turned else (inner, columns)))).astype(kind)
+    b = np.pad(b, [(0, 0), (2, 1), (1, 3)])[:, :, :-1]
+    made = RNG.standard_normal((2, rows + 1, columns + 5)).astype(kind)
+    room, plain = np.zeros((2, inner, whole), kind), made.copy()
+    given = (rows, columns, inner)
+    blocks(plain, a, b, room.copy(), *given, turned=turned, adds=adds, tile=tile.name)
+    assert calls.launched(blocks, made, a, b, room, *given, turned=turned, adds=adds, tile=tile.name)
+    np.testing.assert_allclose(made, plain, rtol=1e-3, atol=1e-3 if kind == "float32" else 1e-11)
+    untouched = np.ones(made.shape, bool)
+    untouched[1, 1:, 3 : 3 + columns] = False
+    np.testing.assert_array_equal(made[untouched], plain[untouched])
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.parametrize(("mode", "options"), [("LSTM", {}), ("GRU", {}), ("LSTM", {"proj_size": 35})], ids=str)
+@pytest.mark.parametrize("found", [*TILES, None], ids=str)
+def test_recurrent_layers_multiply_with_panels(found, mode, options, kind, monkeypatch):
+    dtype = getattr(torch, kind)
+    torch.manual_seed(0)
+    layer = getattr(torch.nn, mode)(20, 45, dtype=dtype, **options)
+    x = torch.randn(6, 14, 20, dtype=dtype, requires_grad=True)
+
+    def results():
+        made, last = layer(x)
+        return [made, *torch.autograd.grad(made.square().sum(), (x, *layer.parameters()))]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rnn, "_takes", lambda *args: False)
+        expected = results()
+    monkeypatch.setattr(rnn, "tile", lambda: found)
+    for mine, wanted in zip(results(), expected, strict=True):
+        torch.testing.assert_close(mine, wanted, rtol=1e-4 if kind == "float32" else 1e-10,
+                                   atol=1e-4 if kind == "float32" else 1e-10)
