@@ -330,6 +330,32 @@ def test_stances_about_recompiling():
         assert counted.frame_count == 4
 
 
+class Shown:
+    """An object whose words hold elements of a tensor."""
+
+    def __init__(self):
+        self.tensor = torch.ones(1)
+
+    def __repr__(self):
+        return f"Shown({self.tensor})"
+
+
+@pytest.mark.parametrize("settings", [{}, {"mode": "reduce-overhead"}, {"backend": "eager"}], ids=str)
+def test_arguments_that_hold_what_the_call_computes(settings):
+    def function(items, named, shown):
+        items[0] = items[0] * 2
+        items.append(torch.zeros(1))
+        named["next"] = items[0] + 1
+        shown.tensor = shown.tensor * 3
+        return sum(items) + shown.tensor
+
+    compiled = torch.compile(function, **settings)
+    items, named, shown = [torch.ones(1)], {}, Shown()
+    for number in range(1, 5):
+        assert compiled(items, named, shown).item() == 2**number + 3**number
+        assert len(items) == number + 1 and named["next"].item() == 2**number + 1 and shown.tensor.item() == 3**number
+
+
 def test_a_backend_that_keeps_graphs():
     kept = EagerAndRecordGraphs()
     torch.compile(branches, backend=kept)(torch.ones(2))

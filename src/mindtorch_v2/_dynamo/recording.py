@@ -1,6 +1,7 @@
 """The recording of one call of a compiled function, and what becomes of it."""
 
 import inspect
+import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -276,12 +277,23 @@ def described(fn: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str, An
         bound = dict(inspect.signature(fn).bind(*args, **kwargs).arguments)
     except (TypeError, ValueError):
         bound = {**{str(i): value for i, value in enumerate(args)}, **kwargs}
-    return {
-        str(name): (str(value.dtype).removeprefix("torch."), tuple(value._array.shape), value.requires_grad)
-        if isinstance(value, Tensor)
-        else repr(value)[:80]
-        for name, value in bound.items()
-    }
+    return {str(name): _told(value) for name, value in bound.items()}
+
+
+_MOST_TOLD = 8  # elements of a list
+_NUMBERS_AND_TEXTS = (int, float, bool, complex, str, bytes, type(None))
+
+
+def _told(value: Any) -> Any:
+    """One argument. Of objects only the class: their words may ask for elements, which are being computed."""
+    if isinstance(value, Tensor):
+        return str(value.dtype).removeprefix("torch."), tuple(value._array.shape), value.requires_grad
+    if isinstance(value, (list, tuple)):
+        return f"{value.__class__.__name__} of {[_told(item) for item in itertools.islice(value, _MOST_TOLD)]}"
+    if isinstance(value, dict):
+        items = itertools.islice(value.items(), _MOST_TOLD)
+        return f"{value.__class__.__name__} of {[(_told(key), _told(item)) for key, item in items]}"
+    return repr(value)[:80] if value.__class__ in _NUMBERS_AND_TEXTS else f"<{value.__class__.__qualname__}>"
 
 
 def difference(before: dict[str, Any], now: dict[str, Any]) -> str:
