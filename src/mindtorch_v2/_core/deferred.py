@@ -74,8 +74,10 @@ class Deferred(LateArray):
         return self.number if self.root is None else self.root
 
     def is_alone(self) -> bool:
-        """Whether one tensor shows this memory, and no view of it was made."""
-        return not self.others and self.root is None and self.number not in self.trace.shared
+        """Whether one tensor shows this memory, and no view of it is there any more."""
+        if self.others or self.root is not None:
+            return False
+        return self.number not in self.trace.shared or not self.trace.has_views(self.number)
 
     def settled(self) -> Any:
         """The array, computed now if it was not yet."""

@@ -9,9 +9,18 @@ from .registry import Around, Operator, registry
 
 def pipeline(explain: bool = False) -> Any:
     """A context in which operations are recorded and run together at a flush; with `explain`, explain() tells all."""
+    return (_kind or _imported())(explain)
+
+
+_kind: Any = None  # the class of a block, once it is imported
+
+
+def _imported() -> Any:
+    global _kind
     from .._pipeline.record import Pipeline
 
-    return Pipeline(explain)
+    _kind = Pipeline
+    return Pipeline
 
 
 def _recording(operator: Operator, below: Callable, mask: int) -> Callable:

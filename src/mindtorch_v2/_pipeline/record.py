@@ -67,20 +67,23 @@ class Pipeline:
         self._lock = threading.RLock()
 
     def __enter__(self) -> "Pipeline":
-        flush_current()  # an outer pipeline's tensors are not ours to compute
-        self._previous = (modes.__dict__.get("pipeline"), modes.include)
-        modes.__dict__["pipeline"] = self
+        own = modes.__dict__
+        outer = own.get("pipeline")
+        if outer is not None:
+            outer.flush()  # its tensors are not ours to compute
+        self._previous = (outer, own["include"])
+        own["pipeline"] = self
+        trace = self.trace = Trace() if self.lines else _spare_trace()
+        trace.flush, trace.quick = self.flush, None if self.lines else True
         with state.lock:
             state.threads.add(threading.get_ident())
-        self.trace = Trace() if self.lines else _spare_trace()
-        self.trace.flush, self.trace.quick = self.flush, None if self.lines else True
         self._announce()
-        modes.update(include=modes.include | PIPELINE_MASK)
+        modes.set_include(self._previous[1] | PIPELINE_MASK)
         return self
 
     def __exit__(self, kind: Any, *exc: object) -> None:
         outer, include = self._previous
-        modes.update(include=include)
+        modes.set_include(include)
         try:
             self.flush()
         finally:
@@ -96,7 +99,7 @@ class Pipeline:
     def _announce(self) -> None:
         """Makes the trace the one that is recorded in, if no other thread records."""
         with state.lock:
-            alone = state.threads == {threading.get_ident()} and modes.__dict__.get("pipeline") is self
+            alone = len(state.threads) == 1 and modes.__dict__.get("pipeline") is self
             state.trace = self.trace if alone else None
 
     def __len__(self) -> int:
@@ -108,7 +111,8 @@ class Pipeline:
             if self.trace is None or self.trace.node is self.trace.root:
                 return
             trace = self.trace.taken()
-            self._announce()
+            if state.trace is not self.trace:
+                self._announce()
             trace.find_outputs()
             try:
                 made = self.compute(trace)
@@ -125,7 +129,10 @@ class Pipeline:
         """The arrays that the trace's outputs wait for."""
         plan = trace.plan = plan_of(trace)
         plan.timed = self.timed
-        self.history = [*(self.history if self.keeps else ()), (trace, plan)]
+        if self.keeps:
+            self.history.append((trace, plan))
+        else:
+            self.history = [(trace, plan)]
         return plan.run(list(trace.inputs.values()), trace.numbers)
 
     def ran_at_once(self) -> None:
@@ -156,12 +163,16 @@ def _fill(trace: Trace, arrays: Sequence[Any]) -> None:
     for number, array in zip(trace.outputs, arrays, strict=True):
         deferred = places[number].array
         deferred.value = array
+        if not deferred.others and deferred.root is None:
+            tensor = deferred.holder()
+            if tensor is not None and tensor._array is deferred:
+                tensor._array = array
+            continue
         tensors = [t for ref in (deferred.holder, *deferred.others) if (t := ref()) is not None]
         for tensor in tensors:
             if tensor._array is deferred:
                 tensor._array = array
-        if deferred.others or deferred.root is not None:
-            together.setdefault(deferred.memory, []).extend(tensors)
+        together.setdefault(deferred.memory, []).extend(tensors)
     for root, tensors in together.items():
         if all(t._base is not None for t in tensors):
             continue

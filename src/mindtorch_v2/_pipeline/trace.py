@@ -5,7 +5,7 @@ import math
 import re
 import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,6 @@ from .._backends.meta import MetaArray
 from .._core.deferred import Deferred
 from .._core.device import device
 from .._core.tensor import Tensor
-from .._core.tensor_base import fields_of
 from .._dispatch.registry import Operator
 
 if TYPE_CHECKING:
@@ -292,46 +291,67 @@ class Trace:
         self._last = node
         return self._places
 
+    def has_views(self, number: int) -> bool:
+        """Whether somebody holds a view of a value's memory."""
+        node = self.node
+        while node.parent is not None and number not in [place.number for place in node.made if place is not None]:
+            is_view = node.recipe is not None and node.recipe.kind == "view" and node.root == number
+            if is_view and sys.getrefcount(node.array) > _HELD_BY_ITS_PLACE:
+                return True
+            node = node.parent
+        return False
+
     # flushing --------------------------------------------------------------------------------------------------------
 
     def taken(self) -> "Trace":
         """What was recorded, as a trace of its own; this one is empty then."""
         made = _new(Trace)
-        for name in _TAKEN:
-            setattr(made, name, getattr(self, name))
-        made.flush = nothing
+        made.node, made._last, made._places, made.numbers = self.node, self._last, self._places, self.numbers
+        made.saves, made.apart, made.known, made.inputs = self.saves, self.apart, self.known, self.inputs
+        made.written, made.draws, made.shared, made.touched = self.written, self.draws, self.shared, self.touched
+        made.lines, made.root, made.nodes, made.quick = self.lines, self.root, self.nodes, self.quick
+        made.outputs, made.plan, made.flush, made.live = (), None, nothing, self
         self._begin()
-        made.live = self
         return made
 
     def end(self, error: BaseException | None = None) -> None:
         """Gives the recording's places free, once results are there, or never come."""
-        nodes, places = self.node.path()
-        for number in self.inputs:
+        places, inputs, live = self.node.path()[1], self.inputs, self.live
+        for number in inputs:
             places[number].array = None
-        for number in {*self.outputs, *self.touched} if error is None else range(len(places)):
-            place = places[number]
-            if number not in self.inputs:
+        ended: Iterable[int] = self.outputs
+        if error is not None:
+            ended = range(len(places))
+        elif self.touched:
+            ended = {*self.outputs, *self.touched}
+        for number in ended:
+            if number not in inputs:
+                place = places[number]
                 place.array.trace, place.array.error = self, error
                 if place.tensor is not None:
-                    self.live.lent = None
-                place.renew(self.live)
+                    live.lent = None
+                place.renew(live)
 
     def find_outputs(self) -> tuple[int, ...]:
         """Notes the values that somebody holds now."""
-        nodes, places = self.node.path()
-        if not self.node.frequent:
-            self.node.frequent = _count_calls(nodes)
-        lent = self.live.lent
-        if lent is None or lent.node is not self.node:
-            lent = self.live.lent = Lent(self.node, nodes)
-        back, kept = lent.returned(bool(self.touched or self.saves or self.apart)), lent.others
-        if back:
-            self.live.lent = None
-        held = back + [kept[at].number for at in _others(_UNHELD, sys.getrefcount, [p.array for p in kept])]
-        memories = {places[number].array.memory for number in held}.difference(self.inputs)
-        self.outputs = tuple(sorted({*held, *memories}))
-        return self.outputs
+        node, live = self.node, self.live
+        if not node.frequent:
+            node.frequent = _count_calls(node.path()[0])
+        lent = live.lent
+        if lent is None or lent.node is not node:
+            lent = live.lent = Lent(node, node.path()[0])
+        outputs = lent.as_before(shown := bool(self.touched or self.saves or self.apart))
+        if outputs is None:
+            back = lent.returned(shown)
+            if back:
+                live.lent = None
+            places = node.path()[1]
+            held = back + lent.held()
+            memories = {places[number].array.memory for number in held}.difference(self.inputs)
+            outputs = tuple(sorted({*held, *memories}))
+            lent.outputs = None if back else outputs
+        self.outputs = outputs
+        return outputs
 
     def lend(self, node: Node) -> Tensor:
         """The tensor of a call that is known ahead of the recording kernel, where its node has none to lend."""
@@ -423,9 +443,6 @@ class Trace:
         return made
 
 
-_TAKEN = [name for name in Trace.__slots__ if name not in ("__weakref__", "lent", "live")]
-
-
 class _Input:
     """Marks in a signature that the next one is the layout of an array from outside."""
 
@@ -479,12 +496,37 @@ class Lent:
         self.node = node
         self.lending = [node for node in nodes if node.tensor is not None]
         self.tensors = [node.tensor for node in self.lending]
-        self.fields = [fields_of(tensor) for tensor in self.tensors]
         self.arrays = [node.array for node in self.lending]
+        self.plain = [held for array in self.arrays for held in _held_by_plain(array)]
         calls = [node for node in nodes if node.recipe is not None and node.tensor is None]
         self.others = [place for node in calls for place in node.made if place is not None]
         read = {number for node in calls for number in node.operands}  # by what may keep the array alone
         self.read = [at for at, node in enumerate(self.lending) if node.number in read]
+        self.unheld = bytes([_REFERENCES]) * len(self.tensors)
+        self.alone = bytes([_REFERENCES_OF_LENT]) * len(self.read)
+        self.counts = b""  # of references to what was not lent, the last time
+        self.outputs: tuple[int, ...] | None = None  # what was held then
+
+    def as_before(self, shown: bool) -> tuple[int, ...] | None:
+        """What is held, if that is what was held the last time, and all that was lent is there again."""
+        if shown or self.outputs is None:
+            return None
+        tensors, arrays = self.tensors, self.arrays
+        try:
+            if tensors and (bytes(map(sys.getrefcount, tensors)) != self.unheld
+                            or any(map(weakref.getweakrefcount, tensors))
+                            or gc.get_referents(*tensors) != self.plain
+                            or bytes(map(sys.getrefcount, [arrays[at] for at in self.read])) != self.alone):
+                return None  # fmt: skip
+            counts = bytes(map(sys.getrefcount, [place.array for place in self.others]))
+        except ValueError:  # a count is very large
+            return None
+        return self.outputs if counts == self.counts else None
+
+    def held(self) -> list[int]:
+        """The numbers of the values, of those that are not lent, that others hold."""
+        counts = self.counts = _counts(sys.getrefcount, [place.array for place in self.others])
+        return [self.others[one.start()].number for one in _UNHELD(counts)]
 
     def returned(self, shown: bool) -> list[int]:
         """The numbers of the values that others hold; what they were lent is theirs from now on.
@@ -493,8 +535,9 @@ class Lent:
         """
         kept = _others(_UNHELD, sys.getrefcount, self.tensors)
         found = {*kept, *_others(_NONE, weakref.getweakrefcount, self.tensors)}
-        if gc.get_referents(*self.fields) != self.arrays:  # which is all that they have
-            found.update([at for at, own in enumerate(self.fields) if own != {"_array": self.arrays[at]}])
+        if gc.get_referents(*self.tensors) != self.plain:
+            found.update([at for at, (tensor, array) in enumerate(zip(self.tensors, self.arrays, strict=True))
+                          if gc.get_referents(tensor) != _held_by_plain(array)])  # fmt: skip
         asked = range(len(self.arrays)) if shown else self.read
         found.update([asked[at] for at in _others(_SHOWN, sys.getrefcount, [self.arrays[at] for at in asked])])
         for at in kept:
@@ -504,13 +547,26 @@ class Lent:
         return [self.lending[at].number for at in found]
 
 
+def _held_by_plain(array: Any) -> list[Any]:
+    """What a tensor refers to, as the garbage collector sees it, that has an array and nothing else.
+
+    One whose `__dict__` was looked at refers to that instead: asking for it would make one for each tensor, in which
+    its fields are found several times more slowly.
+    """
+    return [array, Tensor]
+
+
 def _others(usual: Any, count: Callable[[Any], int], objects: list[Any]) -> list[int]:
     """The places in a list of what has not the usual count."""
+    return [one.start() for one in usual(_counts(count, objects))]  # a search is the quickest way through thousands
+
+
+def _counts(count: Callable[[Any], int], objects: list[Any]) -> bytes:
+    """What is counted of each."""
     try:
-        found = usual(bytes(map(count, objects)))  # and a search, as the quickest way through thousands
+        return bytes(map(count, objects))
     except ValueError:  # one is very large
-        found = usual(bytes([min(one, 255) for one in map(count, objects)]))
-    return [one.start() for one in found]
+        return bytes([min(one, 255) for one in map(count, objects)])
 
 
 def _other_than(count: int) -> Any:
@@ -526,7 +582,19 @@ def _references(places: int) -> int:
     return next(map(sys.getrefcount, listed))
 
 
-_UNHELD, _SHOWN, _NONE = _other_than(_references(1)), _other_than(_references(3)), _other_than(0)
+_REFERENCES = _references(1)
+_REFERENCES_OF_LENT = _references(4)  # a node, its tensor, and `arrays` and `plain` of what was lent
+_UNHELD, _SHOWN, _NONE = _other_than(_REFERENCES), _other_than(_REFERENCES_OF_LENT), _other_than(0)
+
+
+def _references_of_place() -> int:
+    """To an array that nothing but its place holds."""
+    place = Place()
+    place.array = object()
+    return sys.getrefcount(place.array)
+
+
+_HELD_BY_ITS_PLACE = _references_of_place()
 
 
 class Slots(NamedTuple):

@@ -10,6 +10,7 @@ import mindtorch_v2 as torch
 from mindtorch_v2._dispatch.pipeline import pipeline_context
 from mindtorch_v2._ops._declare.plans import rests_on_layouts
 from mindtorch_v2._pipeline import trace as tracing
+from mindtorch_v2._pipeline.cache import forget_plans
 from mindtorch_v2._pipeline.recipes import twins_of
 from mindtorch_v2._pipeline.run import code_of
 from mindtorch_v2._pipeline.shortcuts import Shortcut
@@ -553,6 +554,45 @@ def test_calls_that_are_as_the_last_time_are_known_without_a_search(monkeypatch:
         assert [t.tolist() for t in made] == wanted
         assert [x._version, made[1]._version, made[2]._version] == [1, 3, 3]
     assert not searched
+
+
+@pytest.mark.parametrize("touch", ["not at all", "a field", "its fields", "weakly", "held", "held for a while"])
+def test_tensors_that_nobody_held_are_given_again(monkeypatch: pytest.MonkeyPatch, touch: str) -> None:
+    """A tensor serves the next recording as long as nothing was left on it, and nobody can tell."""
+    monkeypatch.setattr(tracing, "_OFTEN", 1)
+    forget_plans()
+    x = torch.arange(3.0)
+    left: list[Any] = []
+
+    def program(touches: bool) -> torch.Tensor:
+        made = (x * 2) * 0.5
+        if touches and touch == "a field":
+            made.note = "seen"
+        elif touches and touch == "its fields":
+            assert not made.__dict__
+        elif touches and touch == "weakly":
+            left.append(weakref.ref(made))
+        elif touches and touch.startswith("held"):
+            left.append(made)
+        made = made + 1
+        if touch == "held for a while":
+            left.clear()
+        return made
+
+    def lent(turn: int) -> list[bool]:
+        with torch.pipeline() as pipe:
+            made = program(turn == 4)
+            if turn == 5 and left and touch == "weakly":
+                assert left[0]() is None
+        assert made.tolist() == [1.0, 2.0, 3.0] and not hasattr(made, "note")
+        return [node.tensor is not None for node in pipe.history[-1][0].node.path()[0] if node.recipe is not None][1:]
+
+    usual = [lent(turn) for turn in range(4)][-1]
+    assert usual == [True, False]  # the call after the one that brings an array from outside; the result was held
+    stays = touch in ("not at all", "held for a while")
+    assert [lent(turn) for turn in range(4, 6)] == [[stays, False]] * 2
+    if touch == "held":
+        assert left[0].tolist() == [0.0, 1.0, 2.0]
 
 
 def test_results_of_a_mode_in_which_tensors_are_not_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
