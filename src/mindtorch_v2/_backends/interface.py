@@ -95,8 +95,11 @@ class Backend:
         """
         return None
 
-    def compiled_pointwise(self, operator: Operator, family: Any, inplace: bool) -> Any:
-        """The compiled forms of a pointwise operator, where arrays are NumPy's; None if there are none."""
+    def compiled_pointwise(self, operator: Operator, family: Any, form: Any = "new") -> Any:
+        """The compiled forms of a pointwise operator, where arrays are NumPy's; None if there are none.
+
+        `form` says where results go: into "new" arrays, "inplace", or "into" one that stands before the arguments.
+        """
         return None
 
     def fused_product(self, product: Any, parts: Sequence[Any]) -> Callable | None:

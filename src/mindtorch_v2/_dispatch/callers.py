@@ -370,8 +370,18 @@ def _caller_source(operator: Operator, name: str, takes_out: bool, is_method: bo
     body = [f"if {n} is None: raise __expected__('{n}', None)" for n in refusing]
     body += ["if dim is MISSING and out is not MISSING and 'axis' not in unexpected: raise __without_dim__()"] * (
         needs_dim and takes_out and schema.base_name != "mean")
-    body += ["if out is not MISSING and __stored__ is not None:", f"    _stored = __stored__({plain})",
-             "    if _stored is not NotImplemented: return _stored"] * takes_out
+    if takes_out:
+        simple, ordered = ["not extra"], list(schema.names)
+        if overloads:  # what they share, and then whatever the one that is meant has more
+            ordered = [*given, "*extra"]
+            simple = [f"{a.name} is {'MISSING' if a.name in told else f'__default_{a.name}__'}" for a in keyword_only]
+        keeping = ["    if keepdim is MISSING and dim is not MISSING: keepdim = __default_keepdim__"] * needs_dim
+        direct = [f"    if __into__ is not None and {' and '.join(['not unexpected', *simple])}:",
+                  f"        _stored = __into__(out, {', '.join(ordered)})",
+                  "        if _stored is not NotImplemented: return _stored"] * (not varargs)
+        body += ["if out is not MISSING:", *keeping, *direct,
+                 "    if __stored__ is not None:", f"        _stored = __stored__({plain})",
+                 "        if _stored is not NotImplemented: return _stored"]
     if needs_dim:
         body += _KEEPDIM_LINES
     body += [f"if {n} is MISSING: {n} = None" for n in refusing]
@@ -410,7 +420,7 @@ def _caller_source(operator: Operator, name: str, takes_out: bool, is_method: bo
     return f"{other}def {name}({', '.join(signature)}):\n{text}\n"
 
 
-def _as_written(operator: Operator, args: list[Any], kwargs: dict[str, Any],
+def as_written(operator: Operator, args: list[Any], kwargs: dict[str, Any],
                 told: Collection[str] = ()) -> tuple[tuple, dict[str, Any]]:
     """A call without the defaults that the generated signature filled in; by name where positions are left out."""
     schema = operator.schema
@@ -446,7 +456,7 @@ def _foreign(values: Sequence[Any], out: Any = MISSING) -> list[Any]:
 def bound_call(operator: Operator, args: Sequence[Any], kwargs: dict[str, Any], out: Any,
                write_out: Callable | None, public: Callable, is_method: bool) -> Any:
     """The general path of a public function: __torch_function__ of foreign objects, binding, `out=`."""
-    args, kwargs = _as_written(operator, list(args), kwargs)
+    args, kwargs = as_written(operator, list(args), kwargs)
     foreign = _foreign((*args, *kwargs.values()), out)
     if foreign:
         return call_torch_function(public, foreign, args, kwargs if out is MISSING else {**kwargs, "out": out})
@@ -551,13 +561,17 @@ def _with_defaults(operator: Operator, scope: dict[str, Any], source: Callable[[
 
 def make_caller(operator: Operator, name: str, write_out: Callable | None = None, doc: str = "",
                 is_method: bool = False, storing: Callable | None = None) -> FunctionType:
-    """The public function of one operator; `storing(operators)` gives what serves most calls that `write_out` would."""
+    """The public function of one operator.
+
+    `storing(operators)` gives what serves most calls that `write_out` would: the function that has kernels write to
+    `out`, for the operator's arguments in order, and the one that copies results there.
+    """
     scope = _caller_scope(operator)
     scope["__bound_call__"] = lambda args, kwargs, out: bound_call(operator, args, kwargs, out, write_out, function,
                                                                    is_method)
 
     def source() -> str:
-        scope["__stored__"] = storing and storing([operator])
+        scope["__into__"], scope["__stored__"] = (None, None) if storing is None else storing([operator])
         return _caller_source(operator, name, write_out is not None, is_method)
 
     function = lazy_function(name, scope, _with_defaults(operator, scope, source), doc, operator.rebuilds)
@@ -630,14 +644,14 @@ def make_overloaded(name: str, operators: Sequence[Operator], write_out: Callabl
 
         def source() -> str:
             scope["__overloads__"] = [quick for _, quick, _ in others]
-            scope["__stored__"] = storing and storing(operators)
+            scope["__into__"], scope["__stored__"] = (None, None) if storing is None else storing(operators)
             return _caller_source(operator, name, write_out is not None, is_method, _strict_checks(operator), told(),
                                   strict=True, overloads=overloads)
 
         return lazy_function(name, scope, _with_defaults(operator, scope, source), doc, operator.rebuilds)
 
     def another(args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> Any:
-        args, kwargs = _as_written(operators[0], list(args), kwargs, not_shared())
+        args, kwargs = as_written(operators[0], list(args), kwargs, not_shared())
         if out is MISSING:
             for operator, quick, required in others:
                 if len(args) + len(kwargs) < required or kwargs and any(

@@ -70,6 +70,7 @@ class Operator:
         self.tags: list[Any] = []  # what torch.library was told of it
         self.plans: Any = None  # of calls on the CPU (_ops/_declare/plans.py)
         self.finder: Callable | None = None  # gives the plan of a call that the CPU's kernel alone sees, or None
+        self.into: Callable | None = None  # the CPU's kernel that is given what to write to (_ops/_declare/out.py)
         self.recorder: Any = None  # lines that callers begin with in a pipeline, and their names (_pipeline/ahead.py)
         self.rebuilds: list[Callable[[], Any]] = []  # make the public functions anew that were called
         # The same as several operators, where it is several in ATen and somebody looks on (_ops/_declare/aten.py).
@@ -189,12 +190,14 @@ class Registry:
         self.backend_select[key] = kernel
         for operator in self._operators.values():
             operator.table.clear()
+            operator.into = None
         forget_plans()
 
     @staticmethod
     def changed(operator: Operator) -> None:
         """Lets calls of an operator find what it has now."""
         operator.table.clear()
+        operator.into = None
         forget_plans()
 
     def get(self, name: str) -> Operator:

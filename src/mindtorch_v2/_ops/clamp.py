@@ -141,19 +141,33 @@ class _Clamp(Pointwise):
         return spec, kind, at
 
     def kernel(self, operator: Operator, backend: Backend) -> Callable:
-        general, plan = super().kernel(operator, backend), self.plan
+        general = super().kernel(operator, backend)
         if len(operator.schema.arguments) == 2 or not backend.direct:
             return general
 
-        def kernel(self: Tensor, min: Any, max: Any) -> Tensor:
-            """Bounds that are numbers are looked at first: machine code takes them as they are."""
-            for bound in (min, max):
-                if bound.__class__ in NUMBERS and not (self._array.dtype is float32.np and _is_ordinary(bound)):
-                    plan(operator, (self, min, max))
-                    break
-            return general(self, min, max)
+        def kernel(tensor: Tensor, min: Any, max: Any) -> Tensor:
+            self._look_at_bounds(operator, tensor, min, max)
+            return general(tensor, min, max)
 
         return kernel
+
+    def into_kernel(self, operator: Operator, backend: Backend) -> Callable | None:
+        general = super().into_kernel(operator, backend)
+        if general is None or len(operator.schema.arguments) == 2:
+            return general
+
+        def kernel(out: Tensor, tensor: Tensor, min: Any, max: Any) -> Tensor | None:
+            self._look_at_bounds(operator, tensor, min, max)
+            return general(out, tensor, min, max)
+
+        return kernel
+
+    def _look_at_bounds(self, operator: Operator, tensor: Tensor, *bounds: Any) -> None:
+        """Raises what is wrong with bounds that are numbers: machine code takes them as they are."""
+        for bound in bounds:
+            if bound.__class__ in NUMBERS and not (tensor._array.dtype is float32.np and _is_ordinary(bound)):
+                self.plan(operator, (tensor, *bounds))
+                return
 
     def check_write(self, operator: Operator, target: Tensor, args: Sequence[Any]) -> None:
         super().check_write(operator, target, args)

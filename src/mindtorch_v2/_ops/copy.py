@@ -41,6 +41,7 @@ from .._core.geometry import (
     packed_order,
     strided_array,
 )
+from .._core.offers import offers, taken
 from .._core.tensor import Tensor
 from .._dispatch.callers import device_keys
 from .._dispatch.keys import modes
@@ -134,7 +135,12 @@ def preserved_strides(self: Tensor, wanted: memory_format | None) -> tuple[int, 
 
 
 def uninitialised(spec: Spec, xp: Any = None) -> Any:
-    """An array of the spec's geometry: the host's, or what the namespace of another device has."""
+    """An array of the spec's geometry for a result: the host's, or what the namespace of another device has."""
+    made = taken(spec.shape, spec.dtype.np) if offers and spec.strides is None else None
+    return _fresh(spec, xp) if made is None else made
+
+
+def _fresh(spec: Spec, xp: Any = None) -> Any:
     if spec.strides is None:
         return (np if xp is None else xp).empty(spec.shape, spec.dtype.np)
     return (strided_array if xp is None else xp.uninitialised)(spec.shape, spec.dtype.np, spec.strides)
@@ -142,7 +148,7 @@ def uninitialised(spec: Spec, xp: Any = None) -> Any:
 
 def unwritten(spec: Spec) -> Any:
     """`uninitialised`, for memory that a program gets to see: filled in deterministic mode."""
-    made = uninitialised(spec)
+    made = _fresh(spec)
     if determinism.fills:
         made.fill(stored_number(filler(spec.dtype), spec.dtype))
     return made

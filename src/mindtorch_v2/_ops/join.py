@@ -12,6 +12,7 @@ from .._core.device import contiguous_format
 from .._core.dtype import bool_, dtype, get_default_dtype, int32, int64, promote_types
 from .._core.elements import has_elements, type_text
 from .._core.geometry import channels_last_strides, element_strides, wrapped_dim
+from .._core.offers import offers
 from .._core.storage import MOST_DIMS, refuse_rank
 from .._core.tensor import Tensor, wrap
 from .._core.threads import get_num_threads
@@ -89,9 +90,11 @@ def _concatenated(xp: Any, arrays: Sequence[Any], dim: int, spec: Spec) -> Any:
     for array in arrays:
         if array.dtype is not kind or not array.flags.c_contiguous:
             plain = False
-    if plain:
+    if plain and not offers:
         return xp.concatenate(arrays, dim)
     made = uninitialised(spec, xp)
+    if plain:
+        return xp.concatenate(arrays, dim, made)
     start, lead = 0, (slice(None),) * dim
     for array in arrays:
         end = start + array.shape[dim]
@@ -124,7 +127,7 @@ class Joins(ArrayFamily):
                 if array.dtype is not kind or not array.flags.c_contiguous:
                     return general(tensors, dim)
                 size += array.size
-            if _is_shared(size):
+            if offers or _is_shared(size):
                 return general(tensors, dim)
             try:
                 made = joined(arrays, dim)

@@ -68,12 +68,12 @@ class CpuBackend(Backend):
 
         return rearranging(function, given)
 
-    def compiled_pointwise(self, operator: Operator, family: Any, inplace: bool) -> Any:
+    def compiled_pointwise(self, operator: Operator, family: Any, form: Any = "new") -> Any:
         if not machine.available():
             return None
         from .pointwise import Compiled
 
-        return Compiled(operator, family, inplace=inplace)
+        return Compiled(operator, family, form)
 
     def fused_product(self, product: Any, parts: Sequence[Any]) -> Callable | None:
         kernels = onednn_kernels()

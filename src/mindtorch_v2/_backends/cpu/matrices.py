@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._core.offers import new_or_taken, offers, taken
 from ..._core.settled import is_settled
 from ..._core.threads import get_num_threads
 from .openblas import plus_row
@@ -74,7 +75,7 @@ def _shared_out(a: Any, b: Any, out: Any = None, row: Any = None) -> Any:
         with alone:
             made = np.matmul(a, b, out=out, order="C")
         return made if row is None else np.add(made, row, out=made)
-    made = np.empty((*a.shape[:-1], columns), a.dtype) if out is None else out
+    made = new_or_taken((*a.shape[:-1], columns), a.dtype) if out is None else out
 
     def some(part: slice) -> None:
         if a.ndim > 2:
@@ -101,7 +102,7 @@ def _times_vector(matrix: Any, vector: Any) -> Any:
     from ..._kernels.library import vector as library
     from .jit.calls import launched
 
-    made = np.empty(len(matrix), matrix.dtype)
+    made = new_or_taken(len(matrix), matrix.dtype)
     if matrix.flags.c_contiguous:
         return made if launched(library.rows, made, matrix, vector) else None
     return made if matrix.flags.f_contiguous and launched(library.columns, made, matrix.T, vector) else None
@@ -141,14 +142,22 @@ def dot(a: Any, b: Any) -> Any:
     if call is None:
         made = _shared_out(a, b)
         return a.dot(b) if made is None else made
-    made = call(a, b)
+    made = call(a, b, _offered(a, b)) if offers else call(a, b)
     return _refused(a, b) if made is None else made
+
+
+def _offered(a: Any, b: Any) -> Any:
+    """What was offered for `a @ b`, of as many dimensions."""
+    alike = a.ndim == b.ndim > 1 and a.shape[:-2] == b.shape[:-2]
+    return taken((*a.shape[:-1], b.shape[-1]), a.dtype) if alike else None
 
 
 def product(a: Any, b: Any) -> Any:
     """`np.matmul(a, b)` of arrays of as many dimensions by machine code; None where that is not there or cannot."""
     call = _product.call or _machine_code(a, b.shape[-1])
-    return None if call is None else call(a, b)
+    if call is None:
+        return None
+    return call(a, b, _offered(a, b)) if offers else call(a, b)
 
 
 _PREPARED = 1 << 20  # multiplications from which on a primitive of oneDNN for one size takes less time
@@ -196,7 +205,7 @@ def linear(rows: Any, weight: Any, bias: Any) -> Any:
             made = _by_primitive(rows, weight, bias)
             if made is not None:
                 return made
-        made = call(rows, weight, None, bias, True)
+        made = call(rows, weight, taken((len(rows), len(weight)), rows.dtype) if offers else None, bias, True)
         if made is not None:
             return made
         made = _refused(rows, weight.T)
@@ -208,6 +217,8 @@ def linear(rows: Any, weight: Any, bias: Any) -> Any:
 def matmul(a: Any, b: Any, out: Any = None) -> Any:
     """`np.matmul(a, b, out)`, of arrays that share no memory with `out`, in C order."""
     call = _product.call or _machine_code(a, b.shape[-1] if b.ndim > 1 else 1)
+    if out is None and offers:
+        out = _offered(a, b)
     if call is None:
         made = _shared_out(a, b, out)
         if made is not None:

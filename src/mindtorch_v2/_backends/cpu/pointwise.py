@@ -7,7 +7,7 @@ The generated function of an operator tries two builtin functions that look them
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,12 +18,13 @@ from ..._kernels import ir, llvm, pointwise
 from ..._kernels.library.shapes import LARGEST
 from ..._kernels.math import FUNCTIONS as math_functions
 from ..._kernels.trace import Expression, Untraceable
-from ..._ops._declare.rules import check_overlap, common_dtype, overlaps_itself, pointwise_strides
+from ..._ops._declare.rules import check_overlap, common_dtype, may_be_written, overlaps_itself, pointwise_strides
 from .jit.calls import DUE, DUE_LATER, Code
 
 _PLANS, _VARIANTS = 4096, 16  # layouts kept for one operator, and kinds of numbers for one layout
 # What `compute` may raise where it does what kernels cannot, since it is made for arrays.
 _UNTRACEABLE = (Untraceable, TypeError, AttributeError, ValueError, OverflowError, NotImplementedError)
+Form = Literal["new", "inplace", "into"]
 Plan = tuple[Callable[..., bool] | None, Callable]
 _FEW_STEPS = 6  # of an expression, each of which NumPy takes an array function for
 _FUNCTION_STEPS = 8  # that a function stands for which NumPy has no loop for
@@ -36,10 +37,14 @@ def _nothing(*args: Any) -> None:
 
 
 class Compiled:
-    """The compiled forms of one operator, or of its in-place form."""
+    """The compiled forms of one operator.
 
-    def __init__(self, operator: Operator, family: Any, *, inplace: bool) -> None:
-        self.operator, self.family, self.inplace = operator, family, inplace
+    They make new arrays, or write into their first operand ("inplace"), or into an array that comes before the
+    operator's own arguments ("into").
+    """
+
+    def __init__(self, operator: Operator, family: Any, form: Form) -> None:
+        self.operator, self.family, self.writes, self.ahead = operator, family, form != "new", int(form == "into")
         self.plans: dict[tuple, list[Plan]] = {}
         self.codes: dict[tuple, tuple[Code, Any]] = {}
         self.scope: dict[str, Any] = {}  # of the generated function, where `fast` and `spread` are put
@@ -47,7 +52,7 @@ class Compiled:
     no_code = staticmethod(_nothing)
 
     def more(self, *args: Any) -> Any:
-        """The result's array (in place: True), or None where NumPy has to compute it."""
+        """The result's array (True where it was written), or None where NumPy has to compute it."""
         key = tuple([(v._array.shape, v._array.strides, v._array.dtype) if hasattr(v, "_array") else
                      v.__class__ if v.__class__ in _COUNTED else (v.__class__, v) for v in args])
         plans = self.plans.get(key)
@@ -69,26 +74,28 @@ class Compiled:
         return plans[-1][1](*args)
 
     def _plan(self, args: Sequence[Any]) -> Plan:
-        family, operator = self.family, self.operator
-        target = args[0] if self.inplace else None
-        spec, kind, at = family.plan(operator, args, target)
-        tensors = [i for i, v in enumerate(args) if hasattr(v, "_array")]
+        family, operator, ahead = self.family, self.operator, self.ahead
+        target = args[0] if self.writes else None
+        spec, kind, own = family.plan(operator, args[ahead:], None if ahead else target)
+        at = [i + ahead for i in own]
+        tensors = [i for i, v in enumerate(args) if i >= ahead and hasattr(v, "_array")]
         arrays = [args[i]._array for i in tensors]
+        written = spec.dtype.np if target is None else target._array.dtype
         size = math.prod(spec.shape)
         floating = any(args[i].dtype.category >= FLOAT for i in tensors)
         if any(i not in at for i in tensors) or not size or any(a.__class__ is not np.ndarray for a in arrays):
             raise Untraceable
         if spec.dtype.category >= FLOAT and not floating:
             raise Untraceable  # the default dtype decides
-        if target is not None and (tuple(spec.shape) != arrays[0].shape or 0 in arrays[0].strides
-                                   or overlaps_itself(arrays[0].shape, arrays[0].strides)):
+        if target is not None and not self._can_write(target._array, spec):
             raise Untraceable
-        out = ir.stored_as(arrays[0].dtype if target is not None else spec.dtype.np)
+        out = ir.stored_as(written)
         kinds = [ir.type_of(a.dtype) or "" for a in arrays]
-        pattern = ["array" if i in tensors else self._class(v, floating) for i, v in enumerate(args)]
+        pattern = ["array" if hasattr(v, "_array") else self._class(v, floating) for v in args]
         if out is None or "" in kinds or "" in pattern:
             raise Untraceable
-        flat = all(a.shape == arrays[0].shape and a.strides == contiguous_strides(a.shape, a.itemsize) for a in arrays)
+        every = arrays if target is None or not ahead else [target._array, *arrays]
+        flat = all(a.shape == every[0].shape and a.strides == contiguous_strides(a.shape, a.itemsize) for a in every)
         strides = None if flat else self._strides(args, arrays, spec, at)
         small = target is None and size <= LARGEST and strides is not None and strides[0] == contiguous_strides(
             spec.shape, spec.dtype.itemsize)
@@ -102,6 +109,13 @@ class Compiled:
             run = self._strided_plan(code, expression, spec, strides, size, tensors)
         return _guard(expression), run
 
+    def _can_write(self, array: np.ndarray, spec: Any) -> bool:
+        """Whether results can be stored in an array: `into` takes no other types, as what is cast is written anew."""
+        if array.__class__ is not np.ndarray or self.ahead and array.dtype != spec.dtype.np:
+            return False
+        return tuple(spec.shape) == array.shape and 0 not in array.strides and not overlaps_itself(
+            array.shape, array.strides)
+
     def _class(self, value: Any, floating: bool) -> str:
         if value.__class__ in _COUNTED:
             return "number" if floating else value.__class__.__name__
@@ -113,13 +127,15 @@ class Compiled:
               pattern: Sequence[str], inner: str) -> tuple[Code, Any]:
         """The code for such arguments; `inner` as in strided_kernel, "" for arrays that lie alike, or "small"."""
         plain = [v._array.dtype if hasattr(v, "_array") else v for v in args]
+        plain[: self.ahead] = [None] * self.ahead
         common = common_dtype([args[i] for i in at]).np
         narrow = common if common in REDUCED else None
         if narrow is not None and any(hasattr(v, "_array") and not v._array.ndim and v._array.dtype != narrow
-                                      for v in args):
+                                      for v in args[self.ahead :]):
             raise Untraceable  # a tensor without dimensions is rounded first
         family = self.family
-        expression = Expression(family.compute, plain, at, kind.np, narrow, rounds=family.rounds,
+        compute = _without_first(family.compute) if self.ahead else family.compute
+        expression = Expression(compute, plain, at, kind.np, narrow, rounds=family.rounds,
                                 rounds_numbers=family.rounds_numbers, waits=True)
         # Calls with other numbers share the code if the trace is the same and only used its guards.
         key = (out, *kinds, *pattern, inner, expression.node.key(), *[repr(g) for g in expression.guards])
@@ -133,7 +149,7 @@ class Compiled:
                     return llvm.module_of(pointwise.strided_kernel(expression, kinds, out, inner), exact=True)
             else:
                 def make() -> str:
-                    return pointwise.flat_module(expression, kinds, out, pattern, into=self.inplace)
+                    return pointwise.flat_module(expression, kinds, out, pattern, into=self.writes)
             due = DUE_LATER if _array_functions(expression.node) <= _FEW_STEPS else DUE
             known = self.codes[key] = (Code(make, due=due), expression)
         return known
@@ -154,8 +170,8 @@ class Compiled:
     def _strides(self, args: Sequence[Any], arrays: Sequence[np.ndarray], spec: Any, at: Sequence[int]) -> tuple:
         """Shape and strides in bytes of the result, and of each array over that shape."""
         shape = tuple(spec.shape)
-        if self.inplace:
-            own = arrays[0].strides
+        if self.writes:
+            own = args[0]._array.strides
         else:
             steps = pointwise_strides(shape, self.family.lying([args[i] for i in at])) or contiguous_strides(shape)
             own = tuple([s * spec.dtype.itemsize for s in steps])
@@ -172,25 +188,31 @@ class Compiled:
         loads = expression.loads
         shape, kind = tuple(spec.shape), spec.dtype.np
         fresh = _allocation(shape, own, kind)
-        inplace = self.inplace
+        writes, ahead = self.writes, self.ahead
 
         def run(*args: Any) -> Any:
             call = code.call or code.wanted(size)
             if call is None:
                 return None
-            if inplace:
-                target = args[0]
-                for i in tensors[1:]:
-                    check_overlap(target, args[i])
-                made = target._array
+            if writes:
+                made = args[0]._array
+                if ahead and not all([may_be_written(made, args[i]._array) for i in tensors]):
+                    return None  # it is refused, or computed first
+                for i in () if ahead else tensors[1:]:
+                    check_overlap(args[0], args[i])
                 if not made.flags.writeable:
                     return None
             else:
                 made = fresh()
             done = call(made, *[args[i]._array for i in loads], geometry, *[args[i] for i in numbers])
-            return None if not done else True if inplace else made
+            return None if not done else True if writes else made
 
         return run
+
+
+def _without_first(compute: Callable) -> Callable:
+    """`compute` of the arguments behind the target."""
+    return lambda xp, target, *args, **options: compute(xp, *args, **options)
 
 
 def _array_functions(node: ir.Node) -> int:

@@ -40,10 +40,10 @@ from ..._core.tensor import Tensor, wrap, wrap_meta
 from ..._dispatch.callers import call_bound, compile_function
 from ..._dispatch.keys import BACKENDS, HOST_MASK, DispatchKey
 from ..._dispatch.registry import Lazy, Operator, refuse_mixed, registry
-from ..._dispatch.schema import NUMBERS, Schema
+from ..._dispatch.schema import NUMBERS, Argument, Schema
 from .out import CASTABLE, EXACT
 from .plans import Planned, can_be_planned, checked_call, compiled_or, holds_halves, tried, twin_of
-from .quick import functional_source, inplace_source
+from .quick import functional_source, inplace_source, into_source
 from .rules import (
     Spec,
     broadcast_shape,
@@ -53,6 +53,7 @@ from .rules import (
     check_writable,
     common_dtype,
     laid_out,
+    may_be_written,
     number_array,
     overlaps_itself,
     pointwise_strides,
@@ -140,6 +141,13 @@ class Family:
     def kernel(self, operator: Operator, backend: Backend) -> Callable:
         """The kernel on a device that has an array namespace."""
         raise NotImplementedError(f"{operator.name} has no kernel for device type '{backend.type}'")
+
+    def into_kernel(self, operator: Operator, backend: Backend) -> Callable | None:
+        """The kernel that is given what to write to before its arguments; None if a result has to be copied there.
+
+        It writes and returns it, or returns None and did nothing. It is asked on the CPU, for a plain tensor (out.py).
+        """
+        return None
 
     def described(self, operator: Operator) -> Callable:
         """The kernel that says what comes out and computes nothing: Meta's."""
@@ -523,27 +531,58 @@ class Pointwise(Family):
                inplace: bool) -> Callable:
         """A kernel for operands of one plain type straight into the array function, else `general`."""
         arguments = operator.schema.arguments
-        operands = [a for a in arguments if a.is_tensor]
-        leading = operands == list(arguments[:3])[: len(operands)] and not any(a.optional for a in operands)
-        if any(a.is_list for a in operands) or not leading and inplace:
+        leading = self._leads(arguments)
+        if any(a.is_list for a in arguments if a.is_tensor) or not leading and inplace:
             return general
-        plain = {d.np for d in OF_ARRAY.values() if self.is_plain(d)}
         # NumPy 2.4 negates a strided array of 4-byte elements wrongly if it writes into the same array.
         is_ufunc = self.ufunc is not None and not (inplace and self.ufunc == "negative")
         name, checked = operator.schema.base_name, self.check is not None
-        compiled = backend.compiled_pointwise(operator, self, inplace)
+        compiled = backend.compiled_pointwise(operator, self, "inplace" if inplace else "new")
         if not leading and compiled is None:
             return general
         if inplace:
             source = inplace_source(name, arguments, is_ufunc=is_ufunc, checked=checked, compiled=compiled is not None)
         else:
-            source = functional_source(name, arguments, is_ufunc=is_ufunc, boolean=self.result(float32)[1] is bool_,
+            source = functional_source(name, arguments, is_ufunc=is_ufunc, boolean=self._tells(),
                                        checked=checked, compiled=compiled is not None, leading=leading)
+        return compile_function(name, source, self._scope(operator, compute, backend, compiled, general=general))
+
+    def into_kernel(self, operator: Operator, backend: Backend) -> Callable | None:
+        arguments = operator.schema.arguments
+        if not backend.direct or type(self).kernel is not Pointwise.kernel and not self.only_checks or any(
+                a.is_list for a in arguments if a.is_tensor):
+            return None
+        compiled = backend.compiled_pointwise(operator, self, "into")
+        # What computes in another way than its NumPy function says so by a kernel or a `computed` of its own.
+        ufunc = self.ufunc if self._leads(arguments) and type(self).computed is Pointwise.computed else None
+        if compiled is None and ufunc is None:
+            return None
+        name = operator.schema.base_name
+        source = into_source(name, arguments, ufunc=ufunc, boolean=self._tells(), checked=self.check is not None,
+                             compiled=compiled is not None)
+        scope = self._scope(operator, self.compute, backend, compiled, __opname__=f"{operator.name} out")
+        return compile_function(name, source, scope)
+
+    def _leads(self, arguments: Sequence[Argument]) -> bool:
+        """Whether the operands are the first arguments, all of them always there."""
+        operands = [a for a in arguments if a.is_tensor]
+        return operands == list(arguments[:3])[: len(operands)] and not any(a.optional for a in operands)
+
+    def _tells(self) -> bool:
+        """Whether results are truth values."""
+        return self.result(float32)[1] is bool_
+
+    def _scope(self, operator: Operator, compute: Callable, backend: Backend, compiled: Any,
+               **own: Any) -> dict[str, Any]:
+        """What a generated kernel knows; machine code is put there when it is ready."""
+        arguments = operator.schema.arguments
+        plain = {d.np for d in OF_ARRAY.values() if self.is_plain(d)}
         scope: dict[str, Any] = {
             "plain": frozenset(plain), "usual": float32.np if float32.np in plain else None,
             "NUMBERS": NUMBERS, "REAL": frozenset((int, float)),
-            "general": general,
             "ndarray": _ndarray,
+            "boolean": bool_.np,
+            "may_be_written": may_be_written,
             "asarray": np.asarray,
             "new": _new,
             "Tensor": Tensor,
@@ -561,11 +600,12 @@ class Pointwise(Family):
             "laid_out": laid_out if self.wraps_numbers else lambda made, given: laid_out(made, self.lying(given)),
             "__opname__": f"{operator.name} cpu",
             **{f"default_{a.name}": a.default for a in arguments if not a.is_tensor},
+            **own,
         }
         if compiled is not None:
             scope |= {"fast": compiled.no_code, "spread": compiled.no_code, "more": compiled.more}
             compiled.scope = scope
-        return compile_function(name, source, scope)
+        return scope
 
     def is_plain(self, kind: dtype) -> bool:
         """Whether operands of this type are computed in it, and give it back or a bool, with nothing to refuse."""
@@ -591,7 +631,7 @@ class Pointwise(Family):
         kinds = {t.dtype for t in operands if isinstance(t, Tensor)}
         numbers = [t for t in operands if not isinstance(t, Tensor)]
         own = type(self)
-        if made._array.size >= _MANY and host().compiled_pointwise(operator, self, False) is not None:
+        if made._array.size >= _MANY and host().compiled_pointwise(operator, self) is not None:
             return None  # the kernel is compiled, and runs on all cores
         if len(kinds) != 1 or (own.kernel, own.computed) != (Pointwise.kernel, Pointwise.computed):
             return None

@@ -28,8 +28,9 @@ from .documentation import docstring
 from .families import Family
 from .flops import Flops
 from .layouts import kernels_by_layout, layout_kernels
-from .out import FAMILYS, Out, storing, takes_out, write_out
+from .out import FAMILYS, Out, takes_out, write_out
 from .source import Declared
+from .storing import storing
 
 DECLARATIONS: dict[str, "Declaration"] = {}  # by operator name, e.g. "aten::max.dim"
 # public place -> name -> the operators behind it, in the order in which their schemas are tried

@@ -4,35 +4,27 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ..._autograd.node import NotDerived
 from ..._autograd.views import WRITE_TO_INFERENCE, check_inplace, rebase
 from ..._backends.interface import backend_of
 from ..._core.device import channels_last, channels_last_3d, device
 from ..._core.dtype import FLOAT, can_cast, dtype, get_default_dtype
-from ..._core.elements import at_hand
 from ..._core.geometry import contiguous_strides
 from ..._core.tensor import Tensor
 from ..._dispatch.callers import call_bound, keys_of
 from ..._dispatch.keys import (
     AUTOCAST_MASK,
-    BACKEND_MASK,
     DUAL_MASK,
     FUNC_MASK,
     INFERENCE_MASK,
     MARKED_MASK,
-    RECORDING_MASK,
     REQUIRES_GRAD,
     SPARSE_MASK,
     TORCH_DISPATCH_MASK,
-    VIEW_MASK,
     changed_modes,
     modes,
-    unusual,
 )
 from ..._dispatch.registry import Operator
-from ..._dispatch.schema import MISSING
 from .placement import show
 from .rules import (
     broadcast_shape,
@@ -41,7 +33,6 @@ from .rules import (
     check_shape_fits,
     check_writable,
     common_dtype,
-    is_expanded,
     shape_text,
 )
 
@@ -214,94 +205,6 @@ def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
         return out
     kind = operator.declaration.result_type
     return out if kind is None else kind(*targets)
-
-
-# plain calls ---------------------------------------------------------------------------------------------------------
-
-_DENSE = BACKEND_MASK & ~(SPARSE_MASK | FUNC_MASK) | VIEW_MASK
-_PLAIN = frozenset((bool, int, float, complex, str, type(None), dtype, type(MISSING)))
-_MORE = ("refused", "tensors", "fills", "counts", "joins")
-_ASKED = ("check", "check_arguments", "rewrites")  # of all arguments
-
-
-def storing(operators: Sequence[Operator]) -> Callable[[Callable, Any, tuple, dict[str, Any]], Any] | None:
-    """What serves most calls with `out=`: (function, out, its arguments) -> out, or NotImplemented with nothing stored.
-
-    The function is called as without `out=`. If its results fit plain targets as they are, they are copied. None for
-    operators of which `write_out` asks more, or that would draw random numbers twice where it has to call them again.
-    """
-    for operator in operators:
-        rule = operator.declaration.out or operator.declaration.family.out
-        if any(getattr(rule, name) for name in _MORE) or {"generator", "requires_grad"} & operator.schema.index.keys():
-            return None
-    may_be_operand = all(operator.declaration.family.elementwise for operator in operators)
-    first = operators[0]
-    rule = first.declaration.out or first.declaration.family.out
-    asks = any(getattr(rule, name) for name in _ASKED)
-    if asks and len(operators) > 1:
-        return None
-
-    def stored(function: Callable, out: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-        allowed = _DENSE
-        if unusual.threads:
-            if modes.masks[0] or modes.inference:
-                return NotImplemented
-            if not modes.grad_enabled:
-                allowed |= RECORDING_MASK
-        targets = out if out.__class__ in (tuple, list) else (out,)
-        for target in targets:
-            if target.__class__ is not Tensor or target._keys & ~allowed or is_expanded(target._array):
-                return NotImplemented
-        for value in (*args, *kwargs.values()) if kwargs else args:
-            if value.__class__ in _PLAIN:
-                continue
-            for source in value if value.__class__ in (tuple, list) else (value,):
-                if source.__class__ in _PLAIN:
-                    continue
-                if not isinstance(source, Tensor) or source._keys & ~allowed:
-                    return NotImplemented
-                for target in targets:
-                    if not may_be_operand if source is target else _may_overlap(source, target):
-                        return NotImplemented
-        if asks and (kwargs or len(args) != len(first.schema.names)):
-            return NotImplemented
-        try:
-            if asks:
-                _ask(rule, targets[0], args)
-            made = function(*args, **kwargs)
-        except (RuntimeError, TypeError, IndexError, ValueError):
-            return NotImplemented  # it is raised once more, after what is to be said of the targets
-        results = (made,) if targets is not out else made
-        if not isinstance(results, (tuple, list)) or len(results) != len(targets):
-            return NotImplemented
-        for target, result in zip(targets, results, strict=True):
-            array, own = result._array, target._array
-            if array.__class__ is not own.__class__ or array.shape != own.shape or array.dtype != own.dtype or (
-                    target._device is not result._device):
-                return NotImplemented
-        for target, result in zip(targets, results, strict=True):
-            backend_of(target._device.type).copy(target, result)
-            target._bump_version()
-        if rule.rewrites is not None and rule.rewrites(*args):
-            targets[0]._bump_version()
-        return out if targets is not out or made.__class__ in (tuple, list) else made.__class__(*targets)
-
-    return stored
-
-
-def _ask(rule: Out, target: Tensor, values: Sequence[Any]) -> None:
-    if rule.check_arguments is not None:
-        rule.check_arguments(*values)
-    if rule.check is not None:
-        rule.check(target, *values)
-
-
-def _may_overlap(source: Tensor, target: Tensor) -> bool:
-    """Whether two tensors may lie in one memory."""
-    if target._base is None and source._base is None and source._storage is None:
-        return False
-    array, own = source._array, target._array
-    return not at_hand(array) or not at_hand(own) or np.may_share_memory(array, own)
 
 
 # What asks `__torch_dispatch__` about a call with `out=`; the layer above fills it.

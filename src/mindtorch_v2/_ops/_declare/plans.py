@@ -25,6 +25,7 @@ from ..._core import planning
 from ..._core.device import CPU, META
 from ..._core.dtype import WIDER
 from ..._core.elements import is_host_array
+from ..._core.offers import withdraw
 from ..._core.planning import Unplannable, planners
 from ..._core.settled import is_settled
 from ..._core.tensor import Tensor, _disabled_torch_function_impl, wrap_meta
@@ -240,6 +241,7 @@ class Planned:
 
     def _plan_for(self, key: tuple, *args: Any) -> Callable:
         """A new plan; the general way if there can be none, or if it was not time for it."""
+        withdraw()  # what is tried out while a plan is made is no result
         plan, due = self.unplanned, self.seen.pop(key, 0) >= self.calls
         if len(self.seen) + len(self.plans) >= _MOST:
             for remembered in (self.seen, self.plans, self.found, self.ahead):

@@ -31,9 +31,12 @@ def _operand_lines(operand: Argument, array: str, leave: str) -> list[str]:
             f"else: {leave}"]
 
 
-def _compiled_lines(arguments: Sequence[Argument], names: str, checked: bool) -> list[str]:
-    """Lines that set `r` to what compiled code makes of a call: None where it does not serve it."""
-    given, numbers = [], []
+def _compiled_lines(arguments: Sequence[Argument], names: str, checked: bool, target: str = "") -> list[str]:
+    """Lines that set `r` to what compiled code makes of a call: None where it does not serve it.
+
+    It writes into a `target`, where there is one.
+    """
+    given, numbers = [f"{target}._array"] * bool(target), []
     for a in arguments:
         if a.type == "Tensor|Scalar":
             numbers.append(f"{a.name}.__class__ in NUMBERS")
@@ -47,7 +50,8 @@ def _compiled_lines(arguments: Sequence[Argument], names: str, checked: bool) ->
         if lines[0].startswith("if not (True):"):
             lines = []
     arrays = ", ".join(given)
-    spread = [f"if r is None: r = spread({arrays})"] * (sum(a.is_tensor for a in arguments) > 1)
+    spread = [f"if r is None: r = spread({arrays})"] * (sum(a.is_tensor for a in arguments) > 1 and not target)
+    names = f"{target}, {names}" if target else names
     return [*lines, f"r = fast({arrays})", *spread, f"if r is None: r = more({names})"]
 
 
@@ -91,8 +95,7 @@ def inplace_source(name: str, arguments: Sequence[Argument], *, is_ufunc: bool, 
     first = arguments[0].name
     operands = [a for a in arguments if a.is_tensor]
     names = ", ".join(a.name for a in arguments)
-    written = [f"counter = {first}._counter", f"if counter is None: {first}._bump_version()",
-               "else: counter.value += 1", f"return {first}"]
+    written = _counted(first)
     lines = []
     if compiled:
         lines = [*_compiled_lines(arguments, names, checked), "if r is not None:", *("    " + line for line in written)]
@@ -114,6 +117,45 @@ def inplace_source(name: str, arguments: Sequence[Argument], *, is_ufunc: bool, 
     else:
         lines += [computed]
     return _function(name, names, [*lines, *written])
+
+
+def into_source(name: str, arguments: Sequence[Argument], *, ufunc: str | None, boolean: bool, checked: bool,
+                compiled: bool) -> str:
+    """The kernel that writes into `out`, its first argument, and returns that; None where it cannot, and did nothing.
+
+    It is for one that lies in memory as a result might, element on element with operands or apart from them. NumPy
+    does it where there is a `ufunc` for operands that are the first arguments.
+    """
+    operands = [a for a in arguments if a.is_tensor]
+    names = ", ".join(a.name for a in arguments)
+    lines: list[str] = []
+    if compiled:
+        lines = [*_compiled_lines(arguments, names, checked, "out"), "if r is not None:",
+                 *("    " + line for line in _counted("out"))]
+    if ufunc is None:
+        return _function(name, f"out, {names}", [*lines, "return None"])
+    first = arguments[0].name
+    lines += [f"if not ({_at_default(arguments)}): return None"] * (_at_default(arguments) != "True")
+    lines += [f"if {first}.__class__ in NUMBERS: return None"] * (operands[0].type == "Tensor|Scalar")
+    lines += ["o = out._array", f"a = {first}._array", "kind = a.dtype", "if kind not in plain: return None"]
+    lines += [f"check({names})"] * checked
+    for operand, array in zip(operands[1:], "bc"):
+        lines += _operand_lines(operand, array, "return None")
+    same = " or a is o" * (ufunc == "negative")  # which NumPy 2.4 gets wrong for some arrays
+    lines += [f"if o.dtype is not {'boolean' if boolean else 'kind'} or o.__class__ is not ndarray{same}: return None",
+              "if 0 in o.strides or not o.flags.c_contiguous and overlaps_itself(o.shape, o.strides): return None"]
+    for operand, array in zip(operands, "abc"):
+        within = f"{array}.shape != o.shape or not may_be_written(o, {array})"
+        number = f"{array}.__class__ is ndarray and " * (operand.type == "Tensor|Scalar")
+        lines += [f"if {number}({within}): return None" if number else f"if {within}: return None"]
+    lines += [f"ufunc({', '.join('abc'[: len(operands)])}, out=o)"]
+    return _function(name, f"out, {names}", [*lines, *_counted("out")])
+
+
+def _counted(written: str) -> list[str]:
+    """Lines that count that a tensor was written, and return it."""
+    return [f"counter = {written}._counter", f"if counter is None: {written}._bump_version()",
+            "else: counter.value += 1", f"return {written}"]
 
 
 def _start(arguments: Sequence[Argument], names: str, is_ufunc: bool, checked: bool,

@@ -375,6 +375,14 @@ def overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return False
 
 
+def may_be_written(target: np.ndarray, source: np.ndarray) -> bool:
+    """Whether each element of `target` can be stored once that of `source` in its place is read, whatever the order."""
+    if target is source or not np.may_share_memory(target, source):
+        return True
+    return (target.shape == source.shape and target.strides == source.strides and target.dtype == source.dtype
+            and target.ctypes.data == source.ctypes.data)
+
+
 def number_array(value: Any, kind: dtype) -> Any:
     """A Python number as a 0-dim array or NumPy scalar, with the wrap-around of a C cast."""
     if value.__class__ is float and kind.category == FLOAT and kind not in COMPUTE:

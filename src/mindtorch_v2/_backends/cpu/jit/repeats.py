@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...._core.offers import new_or_taken, offers, taken, withdraw
 from ...._core.planning import Unplannable
 from . import calls
 
@@ -29,23 +30,37 @@ def _told(made: np.ndarray, maker: str) -> np.ndarray:
 
 
 def empty(shape: int | Sequence[int], kind: Any) -> np.ndarray:
-    """A new array for kernels to fill."""
-    return _told(np.empty(shape, kind), "empty")
+    """An array for kernels to fill: a new one, or what was offered for the result."""
+    return _told(new_or_taken(shape, kind), "empty")
 
 
 def zeros(shape: int | Sequence[int], kind: Any) -> np.ndarray:
-    """A new array of zeros."""
-    return _told(np.zeros(shape, kind), "zeros")
+    """The same, of zeros."""
+    made = taken(shape, kind) if offers else None
+    if made is None:
+        made = np.zeros(shape, kind)
+    else:
+        made.fill(0)
+    return _told(made, "zeros")
 
 
 def flag() -> np.ndarray:
-    """A number that a kernel sets where something is wrong: then nothing may come of the call."""
+    """A number that a kernel sets where something is wrong: then nothing may come of the call.
+
+    It is asked for before the result's array, which is a new one for that reason.
+    """
+    if offers:
+        withdraw()
     return _told(np.zeros(1, np.int64), "flag")
 
 
 def duplicate(array: np.ndarray) -> np.ndarray:
     """A copy of an array that kernels may write to."""
-    made = array.copy()
+    made = taken(array.shape, array.dtype) if offers else None
+    if made is None:
+        made = array.copy()
+    else:
+        made[...] = array
     recording = _recording
     if recording is not None:
         recording.duplicated(made, array)
@@ -80,7 +95,8 @@ class _Recording:
     def __init__(self, args: Sequence[Any]) -> None:
         self.thread, self.failed = threading.get_ident(), False
         self.lines: list[str] = []
-        self.scope: dict[str, Any] = {"ndarray": np.ndarray, "empty": np.empty, "zeros": np.zeros}
+        self.scope: dict[str, Any] = {"ndarray": np.ndarray, "new_empty": np.empty, "new_zeros": np.zeros,
+                                      "offers": offers, "empty": new_or_taken, "zeros": zeros, "duplicate": duplicate}
         self.names: dict[int, str] = {}  # by id, of arrays in `alive`
         self.alive: list[np.ndarray] = []
         self.flags: set[str] = set()
@@ -121,12 +137,17 @@ class _Recording:
         if maker == "flag":
             self.flags.add(name)
             maker = "zeros"
-        self.lines.append(f"{name} = {maker}({self._constant(array.shape)}, {self._constant(array.dtype)})")
+        self._made(name, f"{maker}({self._constant(array.shape)}, {self._constant(array.dtype)})")
+
+    def _made(self, name: str, call: str, new: str = "") -> None:
+        """Writes down an allocation, by NumPy alone where nothing is offered, or must not be taken."""
+        new = new or f"new_{call}"
+        self.lines.append(f"{name} = {new}" if self.flags else f"{name} = {call} if offers else {new}")
 
     def duplicated(self, array: np.ndarray, source: np.ndarray) -> None:
         if self.thread == threading.get_ident():
             given = self._found(source)
-            self.lines.append(f"{self._named(array, f'm{len(self.alive)}')} = {given}.copy()")
+            self._made(self._named(array, f"m{len(self.alive)}"), f"duplicate({given})", f"{given}.copy()")
 
     def stored(self, target: np.ndarray, source: np.ndarray) -> None:
         if self.thread == threading.get_ident():

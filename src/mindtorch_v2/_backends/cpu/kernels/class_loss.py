@@ -47,7 +47,7 @@ def _reduced(losses: Any, target: Any, weight: Any, sizes: tuple[int, int, int],
              spec: Spec, picks: bool) -> Any:
     """The loss, from those of the elements or from scores; None where a class is none."""
     samples, classes, inner = sizes
-    made, wrong = empty(spec.shape, spec.dtype.np), flag()
+    wrong, made = flag(), empty(spec.shape, spec.dtype.np)
     done = _reducing(weight is not None, reduction, picks)(
         made, wrong, losses, target, losses if weight is None else weight, samples * inner, classes, inner, ignored)
     return made if done and not wrong[0] else None

@@ -35,7 +35,7 @@ def embedding_bag(
         return None
     if stops_at_last_offset(mode, spec[0].dtype, padding_idx, include_last_offset):
         return None  # an element says where the last bag ends
-    out, bad = empty(spec[0].shape, weight.dtype), flag()
+    bad, out = flag(), empty(spec[0].shape, weight.dtype)
     told, sizes = empty(spec[1].shape, spec[1].dtype.np), zeros(spec[2].shape, spec[2].dtype.np)
     more = (empty if mode == MAX else zeros)(spec[3].shape, spec[3].dtype.np)
     done = launched(

@@ -74,7 +74,7 @@ def gather(self: Any, dim: int, index: Any, sparse_grad: bool) -> Any:
     reached = _part(self, index.shape, dim) if index.size else None
     if reached is None:
         return None
-    out, bad = empty(index.shape, self.dtype), flag()
+    bad, out = flag(), empty(index.shape, self.dtype)
     made = _along(movable(out), dim)
     done = launched(kernels.gather, made, bad, _along(movable(reached), dim), _along(index, dim),
                     single=made.shape[2] == 1)
@@ -85,7 +85,7 @@ def gather(self: Any, dim: int, index: Any, sparse_grad: bool) -> Any:
 def index_select(self: Any, dim: int, index: Any, spec: Spec) -> Any:
     if not self.ndim or not self.size or not index.size:
         return None
-    dim, out, bad = dim % self.ndim, empty(spec.shape, self.dtype), flag()
+    dim, bad, out = dim % self.ndim, flag(), empty(spec.shape, self.dtype)
     made = _along(movable(out), dim)
     done = launched(kernels.take_rows, made, bad, _along(movable(self), dim), index.reshape(-1),
                     single=made.shape[2] == 1)
@@ -96,7 +96,7 @@ def index_select(self: Any, dim: int, index: Any, spec: Spec) -> Any:
 def take(self: Any, index: Any) -> Any:
     if not self.size or not index.size:
         return None
-    out, bad = empty(index.shape, self.dtype), flag()
+    bad, out = flag(), empty(index.shape, self.dtype)
     done = launched(kernels.take, movable(out).reshape(-1), bad, movable(self).reshape(-1), index.reshape(-1))
     return out if done and not bad[0] else None
 
@@ -269,7 +269,7 @@ def nonzero(self: Any) -> Any:
 def embedding(weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool, sparse: bool, spec: Spec) -> Any:
     if not weight.size or not indices.size:
         return None
-    out, bad = empty(spec.shape, weight.dtype), flag()
+    bad, out = flag(), empty(spec.shape, weight.dtype)
     moved = movable(out).reshape(1, indices.size, weight.shape[1])
     done = launched(kernels.take_rows, moved, bad, movable(weight).reshape(1, *weight.shape), indices.reshape(-1),
                     single=False)

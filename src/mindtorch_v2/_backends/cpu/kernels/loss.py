@@ -80,7 +80,7 @@ def binary_cross_entropy(self: Any, target: Any, weight: Any, reduction: int, sp
     given = [self, target] if weight is None else [self, target, weight]
     if any(a.shape != self.shape or not a.flags.c_contiguous for a in given):
         return None
-    losses, bad = empty(self.shape, self.dtype), flag()
+    bad, losses = flag(), empty(self.shape, self.dtype)
     done = losses.size and launched(kernels.binary_cross_entropy, losses, bad, self, target,
                                     losses if weight is None else weight, self.size, weighed=weight is not None)
     if not done or bad[0]:

@@ -50,7 +50,7 @@ def _max_pool(rank: int) -> Callable:
 
 def _returned(grad: Any, indices: Any, shape: Sizes, rank: int, spec: Spec) -> Any:
     """Gradients added up at indices in their planes."""
-    out, bad = zeros_for_sums(shape, grad.dtype), flag()
+    bad, out = flag(), zeros_for_sums(shape, grad.dtype)
     done = launched(pool.to_places, rows_of(out, rank), bad, rows_of(grad, rank), rows_of(indices, rank), adds=True)
     return in_strides(out, spec) if done and not bad[0] else None
 
@@ -140,7 +140,7 @@ def _fractional_max_pool_backward(rank: int) -> Callable:
 
 def _unpool(self: Any, indices: Any, rank: int, spec: Spec) -> Any:
     """Elements at their indices; None if one of these is outside, which the generic function has words for."""
-    out, bad = zeros(spec.shape, self.dtype), flag()
+    bad, out = flag(), zeros(spec.shape, self.dtype)
     done = launched(pool.to_places, rows_of(movable(out), rank), bad, rows_of(movable(self), rank),
                     rows_of(indices, rank), adds=False)
     return in_strides(out, spec) if done and not bad[0] else None

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...._core.dtype import REDUCED, float32, float64
+from ...._core.offers import new_or_taken, offers
 from ...._core.threads import get_num_threads
 from ...._kernels.library import reduce as library
 from ...._ops._declare.rules import Spec
@@ -248,7 +249,7 @@ class Folding:
             made = empty(spec.shape, kind)
             return made if fold(made, x, steps, fold.partial(kind), p) else None
         kept = [d for i, d in enumerate(order) if i not in axes]
-        made = np.empty([x.shape[order.index(d)] for d in kept], kind)
+        made = np.empty([x.shape[order.index(d)] for d in kept], kind)  # not yet the result
         if not fold(made, x, steps, fold.partial(kind), p):
             return None
         return np.ascontiguousarray(made.transpose([kept.index(d) for d in sorted(kept)])).reshape(spec.shape)
@@ -259,7 +260,7 @@ class Folding:
         shape, steps, launch = self._quick.get(key) or self._remembered(key)
         if not steps:
             return None
-        made = np.empty(shape, x.dtype)
+        made = new_or_taken(shape, x.dtype) if offers else np.empty(shape, x.dtype)
         if launch is not None:
             return made if launch[0](made, x, *launch[1], 0.0) else None
         fold = self.folds["f"]

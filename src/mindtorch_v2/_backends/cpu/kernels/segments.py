@@ -28,7 +28,7 @@ def segment_reduce(data: Any, reduce: str, lengths: Any, indices: Any, offsets: 
         return None
     fold, start = _NAMES.get(reduce, reduce), _FOLDS[reduce][1]
     start = (0.0 if fold == "mean" else start) if initial is None else initial
-    out, bad = empty(spec.shape, data.dtype), flag()
+    bad, out = flag(), empty(spec.shape, data.dtype)
     done = launched(kernels.segment_reduce, _shaped(out, bounds), bad, _shaped(data, bounds),
                     bounds.reshape(-1, bounds.shape[-1]), start, math.nan if initial is None else initial, fold=fold,
                     offsets=offsets is not None, strict=offsets is None and not unsafe)

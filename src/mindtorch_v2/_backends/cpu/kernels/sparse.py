@@ -9,13 +9,13 @@ from ..jit.repeats import empty, flag, repeats
 
 @repeats
 def csr_product(starts: Any, columns: Any, values: Any, dense: Any, reduce: str) -> Any:
-    made, bad = empty((len(starts) - 1, dense.shape[1]), values.dtype), flag()
+    bad, made = flag(), empty((len(starts) - 1, dense.shape[1]), values.dtype)
     done = launched(sparse.csr_product, made, bad, starts, columns, values, dense, reduce=reduce)
     return made if done and not bad[0] else None
 
 
 @repeats
 def csr_sampled(starts: Any, columns: Any, left: Any, right: Any, rows: bool) -> Any:
-    made, bad = empty(len(columns), left.dtype), flag()
+    bad, made = flag(), empty(len(columns), left.dtype)
     done = launched(sparse.csr_sampled, made, bad, starts, columns, left, right, rows=rows)
     return made if done and not bad[0] else None

@@ -1,0 +1,291 @@
+"""`out=` of every operator: wherever it lies and whatever it shares, it gets what the functional call gives.
+
+Each call is made with machine code at once where there is a compiler, and as often as plans need to be made and used.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import operator_cases as samples
+import pytest
+from operator_cases import Call, Declaration, each
+
+import mindtorch_v2 as torch
+from mindtorch_v2._backends.cpu.jit import calls, machine
+from mindtorch_v2._ops._declare.op import public_functions
+from mindtorch_v2._ops._declare.out import takes_out
+
+OVER = "some elements of the input tensor and the written-to tensor refer to a single memory location"
+REPEATED = 5  # calls, after which plans are used
+GAP = 77  # stands in memory that is not the target's
+OTHER_TYPES = ("float64", "int64", "bfloat16", "complex64", "bool")
+# What PyTorch counts as two writes.
+TWICE = dict.fromkeys(("matmul", "linalg_matmul"), lambda a, b: a.dim() == 1 and b.dim() == 2)
+
+
+def function_with_out(declaration: Declaration) -> Callable | None:
+    for place, name in samples.public_places(declaration):
+        if takes_out(place, name, declaration.operator):
+            return samples.seeded(declaration, torch, public_functions(place)[name])
+    return None
+
+
+WITH_OUT = {
+    name: d
+    for name, d in samples.sampled().items()
+    if function_with_out(d) is not None and samples.base_name(d) not in samples.UNINITIALISED
+}
+ELEMENTWISE = {name: d for name, d in WITH_OUT.items() if d.family.elementwise and d.sharing}
+every_operator = pytest.mark.parametrize("declaration", WITH_OUT.values(), ids=WITH_OUT)
+
+
+@pytest.fixture(autouse=True)
+def compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(calls, "_AT_ONCE", machine.available())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def contiguous(leaf: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Memory, and a tensor like another in it."""
+    memory = torch.full(leaf.shape, GAP).to(leaf.dtype)
+    return memory, memory
+
+
+def transposed(leaf: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    memory = torch.full(leaf.shape[::-1], GAP).to(leaf.dtype)
+    return memory, memory.permute(tuple(range(leaf.dim() - 1, -1, -1)))
+
+
+def strided(leaf: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    memory = torch.full((*leaf.shape, 2), GAP).to(leaf.dtype)
+    return memory, memory[..., 1]
+
+
+def offset(leaf: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    memory = torch.full((leaf.numel() + 5,), GAP).to(leaf.dtype)
+    return memory, memory[3 : 3 + leaf.numel()].view(leaf.shape)
+
+
+def made_of(call: Call, dtype: str) -> tuple[tuple, dict]:
+    return samples.arguments(call, torch, samples.bases(call, torch, dtype))
+
+
+def functional(declaration: Declaration, call: Call, dtype: str) -> Any:
+    """What the call gives without `out=`, or None if it is refused in this type."""
+    args, kwargs = made_of(call, dtype)
+    try:
+        made = samples.seeded(declaration, torch, samples.function_of(declaration))(*args, **kwargs)
+    except (RuntimeError, IndexError, ValueError, TypeError):
+        return None
+    leaves = samples.leaves(made)
+    return made if leaves and all(isinstance(leaf, torch.Tensor) for leaf in leaves) else None
+
+
+def assert_same(got: torch.Tensor, expected: torch.Tensor) -> None:
+    rtol = 2e-5 if expected.dtype.itemsize > 2 else 2e-2
+    torch.testing.assert_close(got, expected, rtol=rtol, atol=2e-5, equal_nan=True)
+
+
+def has_form(call: Call, args: tuple) -> bool:
+    """Whether PyTorch has `out=` beside these arguments: not beside numbers in the place of certain tensors."""
+    rule, name = call.declaration.out, samples.base_name(call.declaration)
+    if rule is None or rule.refused or name in ("sum", "prod") and len(args) == 1 and "dim" not in call.case.kwargs:
+        return False
+    at = call.declaration.operator.schema.index
+    return all(isinstance(args[at[name]], torch.Tensor) for name in rule.tensors.split())
+
+
+LAYOUTS = {contiguous: REPEATED, transposed: 2, strided: 2, offset: 2}  # and how often calls are made
+
+
+@every_operator
+def test_results_are_written_wherever_they_lie(declaration: Declaration) -> None:
+    function = function_with_out(declaration)
+
+    def check(call: Call, dtype: str = "float32") -> None:
+        expected = functional(declaration, call, dtype)
+        args, kwargs = made_of(call, dtype)
+        if expected is None or not has_form(call, args) or kwargs.get("requires_grad"):
+            return
+        for layout, times in LAYOUTS.items() if dtype == "float32" else ((contiguous, 2),):
+            for _ in range(times):
+                check_written(call, layout, expected, args, kwargs)
+
+    def check_written(call: Call, layout: Callable, expected: Any, args: tuple, kwargs: dict) -> None:
+        leaves = samples.leaves(expected)
+        pairs = [layout(leaf) for leaf in leaves]
+        targets = tuple(target for _, target in pairs)
+        versions = [memory._version for memory, _ in pairs]
+        places = [(target.stride(), target.storage_offset()) for target in targets]
+        result = function(*args, **kwargs, out=targets if isinstance(expected, (tuple, list)) else targets[0])
+        writes = 2 if TWICE.get(samples.base_name(declaration), lambda *args: False)(*args[:2]) else 1
+        for nr, (returned, leaf) in enumerate(zip(samples.leaves(result), leaves, strict=True)):
+            memory, target = pairs[nr]
+            assert returned is target
+            assert_same(target, leaf)
+            assert (target.stride(), target.storage_offset()) == places[nr]
+            assert memory._version == versions[nr] + writes
+            if layout is not contiguous:
+                target.fill_(GAP)
+                assert (memory == torch.full((), GAP).to(memory.dtype)).all()
+
+    each(samples.good_calls(declaration), check)
+    for dtype in OTHER_TYPES:
+        each(samples.secondary_calls(declaration)[:1], lambda call: check(call, dtype))  # noqa: B023
+
+
+# operands in the memory that is written ------------------------------------------------------------------------------
+
+
+def operands_to_write(call: Call) -> list[int]:
+    """Positions of tensors that lie as a result of their own might."""
+    return [
+        i
+        for i, sample in enumerate(call.case.args)
+        if isinstance(sample, samples.TensorSample) and sample.layout == "contiguous" and sample.kind == "float"
+    ]
+
+
+@pytest.mark.parametrize("declaration", ELEMENTWISE.values(), ids=ELEMENTWISE)
+def test_an_elementwise_result_may_go_where_an_operand_is(declaration: Declaration) -> None:
+    function = function_with_out(declaration)
+
+    def check(call: Call) -> None:
+        expected = functional(declaration, call, "float32")
+        for at in operands_to_write(call) if isinstance(expected, torch.Tensor) else ():
+            for _ in range(3):
+                args, kwargs = made_of(call, "float32")
+                target = args[at]
+                if not has_form(call, args) or (target.shape, target.dtype) != (expected.shape, expected.dtype):
+                    break
+                assert function(*args, **kwargs, out=target) is target
+                assert_same(target, expected)
+                assert target._version == 1
+
+    each(samples.good_calls(declaration), check)
+
+
+@pytest.mark.parametrize("declaration", ELEMENTWISE.values(), ids=ELEMENTWISE)
+def test_an_elementwise_result_does_not_go_where_an_operand_lies_otherwise(declaration: Declaration) -> None:
+    function = function_with_out(declaration)
+
+    def check(call: Call) -> None:
+        expected = functional(declaration, call, "float32")
+        for at in operands_to_write(call) if isinstance(expected, torch.Tensor) else ():
+            args, kwargs = made_of(call, "float32")
+            operand = args[at]
+            if not has_form(call, args) or (operand.shape, operand.dtype) != (expected.shape, expected.dtype):
+                continue
+            memory = torch.zeros(2 * operand.numel())
+            shown = memory[: operand.numel()].view(operand.shape)
+            shown.copy_(operand)
+            given = (*args[:at], shown, *args[at + 1 :])
+            refused = [memory[1 : 1 + operand.numel()].view(operand.shape)] if operand.numel() > 1 else []
+            if operand.dim() == 2 and operand.shape[0] == operand.shape[1] > 1:
+                refused.append(shown.t())
+            for target in refused:
+                before, version = str(memory.tolist()), memory._version
+                with pytest.raises(RuntimeError, match=OVER):
+                    function(*given, **kwargs, out=target)
+                assert (str(memory.tolist()), memory._version) == (before, version)
+            # The elements between those of the operand are not its own.
+            between = torch.zeros(*operand.shape, 2)
+            between[..., 0] = operand
+            function(*args[:at], between[..., 0], *args[at + 1 :], **kwargs, out=between[..., 1])
+            assert_same(between[..., 1], expected)
+            assert_same(between[..., 0], operand)
+
+    each(samples.good_calls(declaration), check)
+
+
+@every_operator
+def test_a_result_of_an_operand_that_lies_in_its_memory_is_computed_or_refused(declaration: Declaration) -> None:
+    """Never half of each: if PyTorch's rules take the call, the result is what other memory would get."""
+    function = function_with_out(declaration)
+
+    def check(call: Call) -> None:
+        expected = functional(declaration, call, "float32")
+        for at in operands_to_write(call) if isinstance(expected, torch.Tensor) else ():
+            args, kwargs = made_of(call, "float32")
+            operand = args[at]
+            if not has_form(call, args) or expected.dtype != operand.dtype or expected.numel() > operand.numel():
+                continue
+            for _ in range(3):
+                memory = operand.clone()
+                target = memory.view(-1)[: expected.numel()].view(expected.shape)
+                before = str(memory.tolist())
+                try:
+                    function(*args[:at], memory, *args[at + 1 :], **kwargs, out=target)
+                except RuntimeError as error:
+                    assert OVER in str(error)
+                    assert str(memory.tolist()) == before
+                else:
+                    assert_same(target, expected)
+
+    each(samples.good_calls(declaration), check)
+
+
+# what is refused, and what is resized --------------------------------------------------------------------------------
+
+
+@every_operator
+def test_refused_calls_leave_the_target_alone(declaration: Declaration) -> None:
+    function = function_with_out(declaration)
+
+    def check(call: Call) -> None:
+        args, kwargs = made_of(call, "float32")
+        good = next((functional(declaration, c, "float32") for c in samples.good_calls(declaration)), None)
+        targets = [contiguous(leaf)[0] for leaf in samples.leaves(good)] if good is not None else []
+        if not targets:
+            return
+        before = [(t.shape, str(t.tolist()), t._version) for t in targets]
+        for _ in range(REPEATED):
+            with pytest.raises((RuntimeError, TypeError, IndexError, ValueError)):
+                function(*args, **kwargs, out=targets if isinstance(good, (tuple, list)) else targets[0])
+            assert [(t.shape, str(t.tolist()), t._version) for t in targets] == before
+
+    each([call for call in samples.calls(declaration) if call.case.raises is not None], check)
+
+
+def test_gradients_are_refused_and_no_grad_is_not() -> None:
+    x, out = torch.rand(3, requires_grad=True), torch.zeros(3)
+    for _ in range(REPEATED):
+        for call in (lambda: torch.mul(x, x, out=out), lambda: torch.exp(x.detach(), out=x),
+                     lambda: torch.cumsum(x, 0, out=out), lambda: torch.mul(x.detach(), 2, out=x[:])):
+            with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+                call()
+    assert out._version == 0 and not out.any()
+    with torch.no_grad():
+        torch.mul(x, x, out=out)
+        assert_same(out, x.detach() ** 2)
+        torch.exp(out, out=x)
+    assert x._version == 1 and x.requires_grad
+
+
+def test_a_view_of_what_came_to_need_grad_is_refused() -> None:
+    x = torch.rand(3)
+    view = x[:]
+    x.requires_grad_()
+    for call in (lambda: torch.mul(view, 2, out=torch.zeros(3)), lambda: torch.cumsum(view, 0, out=torch.zeros(3)),
+                 lambda: torch.mul(torch.zeros(3), 2, out=view)):
+        with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+            call()
+    with torch.no_grad():
+        assert_same(torch.mul(view, 2, out=torch.zeros(3)), 2 * x)
+
+
+def test_kernels_of_a_program_are_called() -> None:
+    x, out = torch.rand(3), torch.zeros(3)
+    torch.special.bessel_j1(x, out=out)
+    library = torch.library.Library("aten", "IMPL")
+    try:
+        library.impl("special_bessel_j1", lambda self: self + 100, "CPU")
+        torch.special.bessel_j1(x, out=out)
+        assert_same(out, x + 100)
+    finally:
+        library._destroy()
+    torch.special.bessel_j1(x, out=out)
+    assert_same(out, torch.special.bessel_j1(x))
