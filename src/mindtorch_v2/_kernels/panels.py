@@ -125,8 +125,8 @@ def module_of(kind: str, tile: Tile) -> tuple[str, tuple[str, str]]:
     lanes, tall = tile.vector // ir.SIZES[kind], tile.rows
     names = f"{PREFIX}pack_{kind}_{tile.name}", f"{PREFIX}multiply_{kind}_{tile.name}"
     made = _Code(kind, lanes, tall)
-    return "\n".join([made.declared(), *map(made.tile, range(1, tall + 1)), made.multiply(names[1]),
-                      made.pack(names[0]), _AS_WRITTEN]), names
+    tiles = [made.tile(rows, vectors) for vectors in range(1, _VECTORS + 1) for rows in range(1, tall + 1)]
+    return "\n".join([made.declared(), *tiles, made.multiply(names[1]), made.pack(names[0]), _AS_WRITTEN]), names
 
 
 class _Code:
@@ -143,12 +143,13 @@ class _Code:
         return (f"declare {self.vector} {self.fma}({self.vector}, {self.vector}, {self.vector})\n"
                 "declare i64 @llvm.smin.i64(i64, i64)\n")
 
-    def tile(self, rows: int) -> str:
-        """`tile_N`: N rows by a panel, over `count` terms."""
-        number, vector, parts = self.number, self.vector, range(_VECTORS)
+    def tile(self, rows: int, vectors: int) -> str:
+        """`tile_N_V`: N rows by V vectors of a panel, over `count` terms."""
+        number, vector, parts = self.number, self.vector, range(vectors)
         cells = [(r, v) for r in range(rows) for v in parts]
-        lines = [f"define internal void @tile_{rows}(ptr noalias readonly %a, i64 %lda, ptr noalias readonly %b, "
-                 f"ptr noalias %c, i64 %ldc, i64 %count, i1 %adds) noinline {self.attributes} {{", "entry:"]
+        given = "ptr noalias readonly %a, i64 %lda, ptr noalias readonly %b, ptr noalias %c, i64 %ldc, i64 %count"
+        given = f"({given}, i1 %adds) noinline {self.attributes}"
+        lines = [f"define internal void @tile_{rows}_{vectors}{given} {{", "entry:"]
         for r in range(rows):
             lines += [f"  %a.to{r} = mul i64 %lda, {r}", f"  %a{r} = getelementptr {number}, ptr %a, i64 %a.to{r}"]
         lines += ["  br label %next", "next:", "  %i = phi i64 [ 0, %entry ], [ %i1, %next ]"]
@@ -183,15 +184,20 @@ class _Code:
     def multiply(self, name: str) -> str:
         """All rows by a panel, in tiles of about equal height; one that sticks out is computed beside, and copied."""
         number, width, tall = self.number, self.width, self.tall
-        cases = "".join(f"    i64 {n}, label %rows{n}\n" for n in range(1, tall))
-        calls = "".join(f"rows{n}:\n  call void @tile_{n}(ptr %a.at, i64 %lda, ptr %b.at, ptr %into, i64 %step, "
-                        f"i64 %count, i1 %adding)\n  br label %computed\n" for n in range(1, tall + 1))
+        forms = [(n, v) for v in range(1, _VECTORS + 1) for n in range(1, tall + 1)]
+        cases = "".join(f"    i64 {n + tall * (v - 1)}, label %rows{n}.{v}\n" for n, v in forms[:-1])
+        given = "ptr %a.at, i64 %lda, ptr %b.at, ptr %into, i64 %step, i64 %count, i1 %adding"
+        calls = "".join(f"rows{n}.{v}:\n  call void @tile_{n}_{v}({given})\n  br label %computed\n" for n, v in forms)
         return f"""define void @{name}(ptr %a, i64 %lda, ptr %b, ptr %c, i64 %ldc, i64 %rows, i64 %columns, i64 %inner,
                      i1 %adds) {self.attributes} {{
 entry:
   %beside = alloca [{tall * width} x {number}], align 64
   %whole = icmp eq i64 %columns, {width}
   %step = select i1 %whole, i64 %ldc, i64 {width}
+  %vectors.up = add i64 %columns, {self.lanes - 1}
+  %vectors = udiv i64 %vectors.up, {self.lanes}
+  %more.vectors = sub i64 %vectors, 1
+  %wider = mul i64 %more.vectors, {tall}
   %rows.up = add i64 %rows, {tall - 1}
   %tiles = udiv i64 %rows.up, {tall}
   br label %depth
@@ -219,7 +225,8 @@ tile:
   %c.to = mul i64 %low, %ldc
   %c.at = getelementptr {number}, ptr %c, i64 %c.to
   %into = select i1 %whole, ptr %c.at, ptr %beside
-  switch i64 %height, label %rows{tall} [
+  %form = add i64 %height, %wider
+  switch i64 %form, label %rows{tall}.{_VECTORS} [
 {cases}  ]
 {calls}computed:
   br i1 %whole, label %stored, label %copy

@@ -5,7 +5,7 @@ import pytest
 
 import mindtorch_v2 as torch
 from mindtorch_v2._backends.cpu.jit import calls, machine
-from mindtorch_v2._backends.cpu.kernels import rnn
+from mindtorch_v2._backends.cpu.kernels import attention, rnn
 from mindtorch_v2._kernels import panels
 from mindtorch_v2._kernels.language import kernel, multiply_panel, pack, parallel
 from mindtorch_v2._kernels.library.panels import packed, times
@@ -106,3 +106,40 @@ def test_recurrent_layers_multiply_with_panels(found, mode, options, kind, monke
     for mine, wanted in zip(results(), expected, strict=True):
         torch.testing.assert_close(mine, wanted, rtol=1e-4 if kind == "float32" else 1e-10,
                                    atol=1e-4 if kind == "float32" else 1e-10)
+
+
+@pytest.mark.parametrize("found", [*TILES, None], ids=str)
+@pytest.mark.parametrize(("shape", "options"), [
+    ((2, 3, 70, 70, 24, 24), {"is_causal": True}), ((2, 3, 70, 70, 24, 24), {}), ((1, 2, 30, 100, 40, 33), {}),
+    ((1, 2, 100, 50, 9, 5), {"is_causal": True}), ((2, 2, 49, 52, 8, 8), {"mask": True})], ids=str)
+def test_attention_multiplies_with_panels(shape, options, found, monkeypatch):
+    batch, heads, queries, keys, width, last = shape
+    query, key, value = (torch.tensor(RNG.standard_normal((batch, tokens, heads, size))).transpose(1, 2)
+                         for tokens, size in ((queries, width), (keys, width), (keys, last)))
+    mask = torch.ones(queries, keys, dtype=torch.bool)
+    options = dict(options)
+    if options.pop("mask", False):
+        mask = torch.tensor(RNG.random((batch, 1, queries, keys)) < 0.5)
+        mask[0, 0, 3] = False  # a query that sees nothing gets zeros
+        options["attn_mask"] = mask
+    elif options:
+        mask = mask.tril()
+    scores = (query @ key.mT * width**-0.5).masked_fill(~mask, -torch.inf)
+    expected = scores.softmax(-1).nan_to_num(0) @ value
+    launches = []
+    plain = attention.launched
+    monkeypatch.setattr(attention, "tile", lambda: found)
+    monkeypatch.setattr(attention, "launched", lambda *args, **given: launches.append(args[0]) or plain(*args, **given))
+    made = torch.nn.functional.scaled_dot_product_attention(query, key, value, **options)
+    assert (attention.kernels.attend_packed in launches) == (found is not None)
+    torch.testing.assert_close(made, expected)
+
+
+def test_few_queries_or_keys_are_not_packed(monkeypatch):
+    launches = []
+    plain = attention.launched
+    monkeypatch.setattr(attention, "launched", lambda *args, **given: launches.append(args[0]) or plain(*args, **given))
+    for queries, keys in ((1, 300), (47, 47)):
+        query, key = torch.randn(1, 2, queries, 8), torch.randn(1, 2, keys, 8)
+        torch.nn.functional.scaled_dot_product_attention(query, key, key)
+    assert set(launches) == {attention.kernels.attend}

@@ -6,10 +6,24 @@ neighbours; scores and weights are (heads of all batches, queries, keys), of the
 blocks of so many that a block is a few vectors, and what a query does not see counts as nothing there.
 """
 
-from ..language import exp, function, inf, kernel, larger, like, local, log, multiply, parallel
+from ..language import (
+    exp,
+    function,
+    inf,
+    kernel,
+    larger,
+    like,
+    local,
+    log,
+    multiply,
+    multiply_panel,
+    pack,
+    parallel,
+)
 
 _EXPENSIVE, _LANES = 8, 16
 _QUICK = 3  # multiplications of a product in the time of an addition
+_ROWS = 24  # queries whose scores are made, weighed and used before the next ones'
 
 
 @function
@@ -53,7 +67,10 @@ def largest_of(scores, h, r, seen, blocks, scale):
 
 @function
 def weigh(scores, top, total, h, r, seen, keys, norm, scale):
-    """Scores of a query as weights that add up to 1; its largest, and the logarithm of the sum of its weights then."""
+    """Scores of a query as weights; by what they are to be multiplied, so that they add up to 1.
+
+    Its largest score, and the logarithm of the sum of its weights, are kept as its norms.
+    """
     blocks = in_blocks(seen, keys)
     largest = largest_of(scores, h, r, seen, blocks, scale)
     lanes = local(_LANES, scores)
@@ -70,13 +87,11 @@ def weigh(scores, top, total, h, r, seen, keys, norm, scale):
         weight = exp(scores[h, r, j] * scale - largest)
         scores[h, r, j] = weight
         summed += weight
-    factor = like(0, scores) if summed == 0 else 1 / summed
-    for j in range(seen):
-        scores[h, r, j] = scores[h, r, j] * factor
     for j in range(max(blocks, seen), keys):
         scores[h, r, j] = 0
     top[norm] = largest
     total[norm] = like(inf, scores) if summed == 0 else log(summed)
+    return like(0, scores) if summed == 0 else 1 / summed
 
 
 @function
@@ -100,6 +115,53 @@ def work_of(queries, keys, width, products):
 
 
 @kernel
+def pack_heads(keys, values, key, value, *, tile):
+    """Panels of each head's keys, transposed, and of its values: (heads of all batches times panels, inner, width)."""
+    heads, width = key.shape[1], keys.shape[2]
+    of_keys, of_values = (key.shape[2] + width - 1) // width, (value.shape[3] + width - 1) // width
+    for h in parallel(key.shape[0] * heads, 2 * key.shape[2] * (key.shape[3] + value.shape[3])):
+        batch, at = h // heads, h % heads
+        for panel in range(of_keys):
+            first = panel * width
+            pack(keys, h * of_keys + panel, key, (batch, at, first, 0),
+                 (min(width, key.shape[2] - first), key.shape[3]), turned=True, tile=tile)
+        for panel in range(of_values):
+            first = panel * width
+            pack(values, h * of_values + panel, value, (batch, at, 0, first),
+                 (min(width, value.shape[3] - first), value.shape[2]), turned=False, tile=tile)
+
+
+@kernel
+def attend_packed(out, query, keys, values, scores, top, total, scale: float, head, first, step, all_keys, *, causal,
+                  scored, tile):
+    """As `attend`, by panels of all keys and values: the queries of a turn in groups that see about as many keys."""
+    heads, rows, width, last, panel = query.shape[1], scores.shape[1], query.shape[3], out.shape[3], keys.shape[2]
+    of_keys, of_values = (all_keys + panel - 1) // panel, (last + panel - 1) // panel
+    parts = (rows + step - 1) // step
+    for turn in parallel(scores.shape[0] * parts, work_of(step, scores.shape[2], width, 2)):
+        h, start = turn // parts, turn % parts * step
+        batch, at = (head + h) // heads, (head + h) % heads
+        end = min(start + step, rows)
+        factors = local(_ROWS, scores)
+        for low in range(start, end, _ROWS):
+            size = min(_ROWS, end - low)
+            seen = seen_keys(low + size - 1, first, scores.shape[2], causal)
+            if not scored:
+                for j in range((seen + panel - 1) // panel):
+                    multiply_panel(scores, (h, low, j * panel), query, (batch, at, first + low, 0), keys,
+                                   (head + h) * of_keys + j, (size, min(panel, seen - j * panel), width), tile=tile)
+            for r in range(size):
+                factors[r] = weigh(scores, top, total, h, low + r, seen_keys(low + r, first, seen, causal), seen,
+                                   (head + h) * query.shape[2] + first + low + r, scale)
+            for j in range(of_values):
+                multiply_panel(out, (batch, at, first + low, j * panel), scores, (h, low, 0), values,
+                               (head + h) * of_values + j, (size, min(panel, last - j * panel), seen), tile=tile)
+            for r in range(size):
+                for j in range(last):
+                    out[batch, at, first + low + r, j] = out[batch, at, first + low + r, j] * factors[r]
+
+
+@kernel
 def attend(out, query, key, value, scores, top, total, scale: float, head, first, step, *, causal, scored, wide):
     """The values of all keys, weighted for some queries, `step` of them at once; `scored`: the scores are known."""
     heads, rows, width, last = query.shape[1], scores.shape[1], query.shape[3], value.shape[3]
@@ -113,8 +175,10 @@ def attend(out, query, key, value, scores, top, total, scale: float, head, first
             multiply(scores, (h, low, 0), query, (batch, at, first + low, 0), key, (batch, at, 0, 0),
                      (size, keys, width), turned="b", wide=wide)
         for r in range(low, low + size):
-            weigh(scores, top, total, h, r, seen_keys(r, first, keys, causal), keys,
-                  (head + h) * query.shape[2] + first + r, scale)
+            factor = weigh(scores, top, total, h, r, seen_keys(r, first, keys, causal), keys,
+                           (head + h) * query.shape[2] + first + r, scale)
+            for j in range(keys):
+                scores[h, r, j] = scores[h, r, j] * factor
         multiply(out, (batch, at, first + low, 0), scores, (h, low, 0), value, (batch, at, 0, 0), (size, last, keys),
                  wide=wide)
 

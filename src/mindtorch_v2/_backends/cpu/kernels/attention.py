@@ -13,14 +13,17 @@ from ...._core.dtype import row_major
 from ...._core.geometry import packed_order, strided_array
 from ...._core.threads import blas, get_num_threads
 from ...._kernels.library import attention as kernels
+from ...._kernels.panels import Tile
 from ...._ops.attention import _attention_array, _backward_array, _Blocks, _for_all_heads, _of_shared
 from .. import xp
-from ..jit.calls import hurry, launched
+from ..jit.calls import hurry, launched, note
+from ..jit.machine import tile
 from ..jit.repeats import empty, repeats, zeros
 from ..team import in_parts, is_used
 
-hurry(kernels.attend, kernels.queries_back, kernels.keys_back)
+hurry(kernels.attend, kernels.attend_packed, kernels.pack_heads, kernels.queries_back, kernels.keys_back)
 _STEP = 64  # queries, or keys, that a thread takes at once
+_PACKED_FOR, _PACKED = 8, 48  # queries, and keys, from which on packing keys and values is worth it
 _COST = 100  # multiplications that take as long as what is done with a score between products
 
 
@@ -76,6 +79,14 @@ def _by_samples(compute: Callable[[slice], tuple], query: Any, key: Any, mask: A
     return in_parts(compute, len(query), scores * (2 * query.shape[3] + _COST))
 
 
+def _packed(key: Any, value: Any, found: Tile) -> tuple[tuple[Any, ...], bool]:
+    """Keys and values in panels; False while there is no machine code that packs them."""
+    heads, tokens, width = key.shape[0] * key.shape[1], key.shape[2], found.width(key.itemsize)
+    made = (empty((heads * -(-tokens // width), key.shape[3], width), key.dtype),
+            empty((heads * -(-value.shape[3] // width), tokens, width), key.dtype))
+    return made, launched(kernels.pack_heads, *made, key, value, tile=found.name)
+
+
 @repeats
 def attention(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float, spec: tuple) -> Any:
     if not _takes(query, key, value):
@@ -93,10 +104,19 @@ def attention(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scal
     made = _target(query, spec)
     target, norms = _matrices(made), empty((2, *made.shape[:-1]), query.dtype)
     tops, totals = norms.reshape(2, -1)
+    is_used_often = query.shape[-2] >= _PACKED_FOR and key.shape[-2] >= _PACKED
+    found = tile() if is_used_often else None
+    factors, is_ready = ((), False) if found is None else _packed(matrices[1], matrices[2], found)
     for heads, rows, keys in blocks:
         scores, factor, given = _given(blocks, heads, rows, keys)
-        if not launched(kernels.attend, target, *matrices, scores, tops, totals, factor, heads.start, rows.start,
-                        _step(*scores.shape[1::-1]), **given):
+        place = (heads.start, rows.start, _step(*scores.shape[1::-1]))
+        if found is None:
+            done = launched(kernels.attend, target, *matrices, scores, tops, totals, factor, *place, **given)
+        else:
+            run: Callable = launched if is_ready else note
+            done = run(kernels.attend_packed, target, matrices[0], *factors, scores, tops, totals, factor, *place,
+                       matrices[1].shape[2], causal=given["causal"], scored=given["scored"], tile=found.name)
+        if not done:
             return None
     return made, norms
 
