@@ -6,6 +6,7 @@ oneDNN, where it is used, follows.
 import ctypes
 import functools
 import math
+import numbers
 import operator
 import os
 import re
@@ -141,7 +142,7 @@ def get_num_threads() -> int:
 
 
 def set_num_threads(num: int) -> None:
-    if not hasattr(num, "__index__") or isinstance(num, bool):
+    if not isinstance(num, numbers.Integral) or isinstance(num, bool):
         raise RuntimeError(f"set_num_threads expects an int, but got {type(num).__name__}")
     num = operator.index(num)
     if num <= 0:

@@ -297,7 +297,7 @@ _DROPPED_BACKWARD = op(
 # as users call it ----------------------------------------------------------------------------------------------------
 
 
-def _check_attention(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool) -> None:
+def _check_attention(query: Any, key: Any, value: Any, attn_mask: Any) -> None:
     ranks = [x.dim() for x in (query, key, value)]
     if min(ranks) < 2:
         raise RuntimeError("Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: {} "
@@ -312,10 +312,17 @@ def _check_attention(query: Any, key: Any, value: Any, attn_mask: Any, is_causal
         raise RuntimeError("Expected attn_mask dtype to be bool or float or to match query dtype, but got "
                            f"attn_mask.dtype: {_c_name(attn_mask.dtype)} and  query.dtype: {_c_name(query.dtype)} "
                            "instead.")
-    if is_causal:
-        raise RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
     if attn_mask.dim() < 2:
         raise IndexError(f"Dimension out of range (expected to be in range of [-1, 0], but got -{attn_mask.dim() + 1})")
+
+
+def _with_triangle(query: Any, key: Any, value: Any, mask: Any, drops: bool) -> Any:
+    """A mask under which a query looks at no later key; only PyTorch's fused kernels take the two together."""
+    fused = query.dim() == 4 and query.dtype.category == FLOAT and query.size(-1) == key.size(-1) == value.size(-1)
+    if not fused or drops or mask.requires_grad:
+        raise RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
+    visible = query.new_ones((query.size(-2), key.size(-2)), dtype=bool_).tril()
+    return mask & visible if mask.dtype.category == BOOL else mask.masked_fill(~visible, NEVER)
 
 
 def _c_name(kind: Any) -> str:
@@ -352,6 +359,8 @@ def _is_plain(query: Any, key: Any, value: Any, mask: Any, shares: bool) -> bool
                          case(t(2, 3, 4), t(2, 5, 4), t(2, 5, 6), t(3, 5)),
                          case(t(2, 3, 4), t(2, 5, 4), t(2, 5, 6), bools(2, 3, 5)),
                          case(t(2, 1, 3, 4), t(2, 1, 5, 4), t(2, 1, 5, 6), t(2, 1, 3, 5, grad=False)),
+                         case(t(1, 2, 3, 4), t(1, 2, 5, 4), t(1, 2, 5, 4), t(3, 5, grad=False), is_causal=True),
+                         case(t(1, 2, 3, 4), t(1, 2, 5, 4), t(1, 2, 5, 4), bools(1, 1, 3, 5), 0.0, True),
                          case(t(2, 3, 4), t(2, 5, 4), t(2, 5, 6), scale=0.5), case(t(3, 4), t(2, 4), t(2, 4)),
                          case(t(1, 4, 3, 2), t(1, 2, 3, 2), t(1, 2, 3, 2), enable_gqa=True),
                          error(RuntimeError, "Explicit attn_mask should not be set when is_causal=True", t(2, 3, 4),
@@ -359,7 +368,9 @@ def _is_plain(query: Any, key: Any, value: Any, mask: Any, shares: bool) -> bool
                          error(RuntimeError, "Number of heads in key and value must divide", t(1, 4, 3, 2),
                                t(1, 3, 3, 2), t(1, 3, 3, 2), enable_gqa=True)), autocast="lower")
 def _scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
-    _check_attention(query, key, value, attn_mask, is_causal)
+    _check_attention(query, key, value, attn_mask)
+    if is_causal and attn_mask is not None:
+        attn_mask, is_causal = _with_triangle(query, key, value, attn_mask, dropout_p > 0), False
     by_bits = 0 < dropout_p < 1 and query.dtype.itemsize <= 4 and _DROPPED.declaration.has_kernel_for(query)
     plain = (not dropout_p or by_bits) and _is_plain(query, key, value, attn_mask, enable_gqa)
     if enable_gqa and (not plain or query.dim() < 3):

@@ -219,9 +219,10 @@ def _checked_targets(operator: Operator, out: Any) -> Sequence[Tensor]:
     """The tensors of `out=`, as many as there are results."""
     name, returns = operator.schema.base_name, operator.schema.returns
     targets = out if isinstance(out, (tuple, list)) else (out,)
-    if len(returns) == 1 and not returns[0].is_list and targets is out:
+    several = len(returns) > 1 or returns[0].is_list
+    if not several and targets is out:
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
-    if len(returns) > 1 and targets is not out:
+    if several and targets is not out:
         raise TypeError(f"{name}(): argument 'out' must be tuple of Tensors, not {type(out).__name__}")
     if len(returns) > 1 and len(targets) != len(returns):
         raise TypeError(f"expected tuple of {len(returns)} elements but got {len(targets)}")

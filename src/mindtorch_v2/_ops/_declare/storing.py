@@ -76,8 +76,9 @@ def storing(operators: Sequence[Operator]) -> tuple[Callable | None, Callable | 
             made = function(*args, **kwargs)
         except _REFUSALS:
             return NotImplemented  # it is raised once more, after what is to be said of the targets
-        results = (made,) if targets is not out else made
-        if not isinstance(results, (tuple, list)) or len(results) != len(targets):
+        several = isinstance(made, (tuple, list))
+        results = made if several else (made,)
+        if several is not (targets is out) or len(results) != len(targets):
             return NotImplemented
         for target, result in zip(targets, results, strict=True):
             array, own = result._array, target._array

@@ -71,6 +71,13 @@ def _none_or_dtype(input: Any) -> Any:
 def _in_projection(q: Any, k: Any, v: Any, w_q: Any, w_k: Any, w_v: Any, b_q: Any = None, b_k: Any = None,
                    b_v: Any = None) -> tuple[Any, Any, Any]:
     """Queries, keys and values, each through its own weights."""
+    width = q.size(-1)
+    for name, given, weight in (("query", q, w_q), ("key", k, w_k), ("value", v, w_v)):
+        if tuple(weight.shape) != (width, given.size(-1)):
+            raise AssertionError(f"expecting {name} weights shape of {(width, given.size(-1))}, but got {weight.shape}")
+    for name, bias in (("query", b_q), ("key", b_k), ("value", b_v)):
+        if bias is not None and tuple(bias.shape) != (width,):
+            raise AssertionError(f"expecting {name} bias shape of {(width,)}, but got {bias.shape}")
     return _linear(q, w_q, b_q), _linear(k, w_k, b_k), _linear(v, w_v, b_v)
 
 
