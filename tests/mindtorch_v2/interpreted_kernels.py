@@ -100,6 +100,13 @@ class Interpreted:
         return True
 
     def _value(self, node: ir.Node) -> Any:
+        """The value of an expression, of which each part is computed once for a statement."""
+        known = self.known.get(id(node))
+        if known is None:
+            known = self.known[id(node)] = node, self._computed(node)
+        return known[1]
+
+    def _computed(self, node: ir.Node) -> Any:
         if node.op in ("load", "load_if"):
             loaded = self.memory[node.data.name].load(self._place(node.data, node.args[0]))
             return loaded if node.op == "load" else np.where(self._value(node.args[1]), loaded, loaded.dtype.type(0))
@@ -115,6 +122,7 @@ class Interpreted:
     def _run(self, statements: list, where: np.ndarray) -> None:
         """Runs statements for the elements of which `where` is true."""
         for statement in statements:
+            self.known: dict[int, tuple[ir.Node, Any]] = {}
             if isinstance(statement, ir.Loop):
                 start, stop = self._value(statement.start), self._value(statement.stop)
                 j = self.names["j"] = np.arange(self.names["length"])

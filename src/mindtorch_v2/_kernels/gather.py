@@ -9,7 +9,9 @@ turned by one place is
         return g.chosen(i < 1, lambda: self[i + n - 1], lambda: self[i - 1])
 
 What is on a side of a choice is loaded only where that is chosen. `self[g.where(i < 1, i + n - 1, i - 1)]` is the same
-by one load from a place that is computed: loads from places that follow each other are quicker.
+by one load from a place that is computed: loads from places that follow each other are quicker. `g.inner` is the
+dimension in which elements of the result lie side by side: loops run along it, and what is computed of the places in
+other dimensions is computed once for a row.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,9 +29,11 @@ _INT64, _FLOAT32 = np.dtype(np.int64), np.dtype(np.float32)
 class Gathering(Program):
     """What a map is written down with: the places, the conditions under which a side is taken, and wrong indices."""
 
-    def __init__(self, places: Sequence[Node], condition: Node | None = None) -> None:
+    def __init__(self, places: Sequence[Node], inner: int, condition: Node | None = None) -> None:
         super().__init__(False, None)
         self.at = [Symbol(self, place, _INT64) for place in places]
+        self.inner = inner
+        self.reads: dict[int, int] = {}  # by the number of an argument: how many elements of it one is made of at most
         self._conditions = [] if condition is None else [condition]
         self.wrong: list[Node] = []
 
@@ -47,11 +51,14 @@ class Gathering(Program):
         if not isinstance(condition, Symbol):
             return first() if condition else second()
         assert condition.node is not None
-        sides = []
+        sides, before, most = [], self.reads, dict(self.reads)
         for side, holds in ((first, condition.node), (second, Node("not", "bool", (condition.node,)))):
             self._conditions.append(holds)
+            self.reads = dict(before)
             sides.append(side())
+            most |= {i: max(n, most.get(i, 0)) for i, n in self.reads.items()}
             self._conditions.pop()
+        self.reads = most
         return xp.where(condition, *sides)
 
     def within(self, index: Any, size: int) -> Any:
@@ -66,11 +73,12 @@ class Gathering(Program):
 
 
 class Source:
-    """A tensor that elements are taken from: `element(places, condition)` is what gives them."""
+    """A tensor that elements are taken from, of an argument: `element(places, condition)` is what gives them."""
 
-    def __init__(self, program: Gathering, shape: tuple[int, ...], dtype: np.dtype,
+    def __init__(self, program: Gathering, argument: int, shape: tuple[int, ...], dtype: np.dtype,
                  element: Callable[[Sequence[Node], Node | None], Node]) -> None:
-        self.program, self.shape, self.ndim, self.dtype, self._element = program, shape, len(shape), dtype, element
+        self.program, self.argument = program, argument
+        self.shape, self.ndim, self.dtype, self._element = shape, len(shape), dtype, element
         self.kind = _FLOAT32 if dtype.itemsize == 2 and dtype.kind not in "iu" else dtype
 
     def __getitem__(self, places: Any) -> Symbol:
@@ -78,6 +86,7 @@ class Source:
         nodes = [self.program.operand(place, _INT64) for place in (places if isinstance(places, tuple) else (places,))]
         if len(nodes) != self.ndim:
             raise Untraceable
+        self.program.reads[self.argument] = self.program.reads.get(self.argument, 0) + 1
         return Symbol(self.program, self._element(nodes, self.program.condition()), self.kind)
 
     def index(self, *places: Any) -> Symbol:

@@ -74,12 +74,21 @@ class Node:
                 rest.extend(node.args)
 
     def __repr__(self) -> str:
-        if self.op in ("const", "var", "arg"):
-            return f"{self.data}:{self.type}"
-        inner = ", ".join(map(repr, self.args))
-        if self.op == "load":
-            return f"{self.data}[{inner}]"
-        return f"{self.op}{'' if self.data is None else f'<{self.data}>'}({inner}):{self.type}"
+        """Its text, in which what stands in several places is written once, and `#` and its number elsewhere."""
+        numbers: dict[int, int] = {}
+
+        def text(node: Node) -> str:
+            if node.op in ("const", "var", "arg"):
+                return f"{node.data}:{node.type}"
+            if id(node) in numbers:
+                return f"#{numbers[id(node)]}"
+            inner = ", ".join(map(text, node.args))
+            numbers[id(node)] = len(numbers)
+            if node.op == "load":
+                return f"{node.data}[{inner}]"
+            return f"{node.op}{'' if node.data is None else f'<{node.data}>'}({inner}):{node.type}"
+
+        return text(self)
 
 
 def const(value: Any, kind: str) -> Node:

@@ -25,6 +25,11 @@ def cost(node: Node) -> int:
     return sum(_COSTS.get(n.op, 1) for n in node.walk() if n.args) or 1
 
 
+def calls_functions(node: Node) -> bool:
+    """Whether an expression has functions as exp in it, which cost as much as many additions."""
+    return any(_COSTS.get(n.op, 1) >= _COSTS["exp"] for n in node.walk())
+
+
 def _placed(node: Node, loaded: dict[str, Node]) -> Node:
     """An expression with elements in the place of its parameters."""
     made: dict[int, Node] = {}

@@ -5,7 +5,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -24,25 +24,13 @@ from ._declare.samples import Case, case, cases, error, t
 from .copy import suggested_strides, uninitialised
 from .interpolation import table_for
 from .join import constant_pad_nd
+from .window_maps import Window, largest_at, mean_at
 
 maximum = function_of(registry.get("maximum"))
 Sizes = tuple[int, ...]
 _AXES = {2: "HW", 3: "THW"}
 _NUMBERS = {2: "two", 3: "three"}
 _RANKS = {2: "3D or 4D", 3: "4D or 5D"}
-
-
-class Window(NamedTuple):
-    """The windows along one dimension."""
-
-    size: int
-    stride: int
-    padding: int
-    dilation: int
-    results: int
-
-    def starts(self) -> range:
-        return range(-self.padding, self.results * self.stride - self.padding, self.stride)
 
 
 # what is allowed -----------------------------------------------------------------------------------------------------
@@ -442,6 +430,9 @@ def _declare_max_pool(rank: int) -> None:
     def backward_array(xp, grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices, spec):
         return in_strides(returned_to(xp, grad_output, indices, rank, self.shape), spec)
 
+    def largest(g, self, kernel_size, stride, padding, dilation, ceil_mode):
+        return largest_at(g, self, _windows(self.shape, kernel_size, stride or (), padding, dilation, ceil_mode, rank))
+
     def by_parts(self, kernel_size, stride, padding, dilation, ceil_mode):
         """The windows' elements side by side, and the largest of each."""
         sizes = tuple(self.shape[-rank:])
@@ -484,7 +475,7 @@ def _declare_max_pool(rank: int) -> None:
         f"{name}_with_indices(Tensor self, {settings}) -> (Tensor result, Tensor result1)",
         kernel=computes(specs, array), public="_nn",
         npu=f"aclnnMaxPool{words}(self, {shown}, result, result1)",
-        kernels={"cpu": f"pool.{name}", "cuda": "pool.max_pool"},
+        kernels={"cpu": f"pool.{name}", "cuda": "pool.max_pool"}, gathers=largest,
         grad=dict(self=grad), samples=cases(*samples), batch=planewise(rank + 2), decomposition=by_parts,
         sharded=f"batched -{rank}"))
 
@@ -663,6 +654,10 @@ def _declare_avg_pool(rank: int) -> None:
         divisor = _divisors(xp, windows, sizes, count_include_pad, divisor_override)
         return in_strides(_divided(xp, total, divisor), spec)
 
+    def mean(g, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override):
+        windows = windows_of(self.shape, kernel_size, stride, padding, ceil_mode)
+        return mean_at(g, self, windows, count_include_pad, divisor_override)
+
     def backward_spec(grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override):
         spec, shape = check(self, kernel_size, stride, padding, ceil_mode, divisor_override), self._array.shape
         if grad_output._array.shape != spec.shape:
@@ -699,7 +694,7 @@ def _declare_avg_pool(rank: int) -> None:
         f"{name}(Tensor self, {settings}) -> Tensor", public="nn.functional",
         kernel=computes(lambda self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override:
                         check(self, kernel_size, stride, padding, ceil_mode, divisor_override), array),
-        npu=f"aclnnAvgPool{rank}d(self, {row}, out)", kernels={"cpu": f"pool.{name}"},
+        npu=f"aclnnAvgPool{rank}d(self, {row}, out)", kernels={"cpu": f"pool.{name}"}, gathers=mean,
         grad=dict(self=grad), samples=cases(*(_MEANS if rank == 2 else _of_rank_3(_MEANS))),
         batch=planewise(rank + 2), sharded=f"batched -{rank}",
         out=Out(names=f"nn.functional.{name}"), autocast=dict(cpu="float32") if rank == 3 else None))

@@ -16,6 +16,12 @@ from .._kernels.ir import Array, Node, const
 from .._kernels.pointwise import cost, in_row, number, var, whole
 
 _SMALL = range(-1, 9)  # numbers that a kernel may know: it divides by them more quickly
+
+
+class Fixed(int):
+    """A number that a kernel is to know, whatever it is."""
+
+
 NEVER, ALWAYS = const(0, "i64"), const(True, "bool")
 
 
@@ -28,7 +34,7 @@ def lifted(node: Node, words: list[int], known: dict[int, Node]) -> Node:
     """An expression with words in the place of whole numbers that follow from sizes."""
     made = known.get(id(node))
     if made is None:
-        if node.op == "const" and node.type == "i64" and node.data not in _SMALL:
+        if node.op == "const" and node.type == "i64" and node.data not in _SMALL and node.data.__class__ is not Fixed:
             if node.data not in words:
                 words.append(node.data)
             made = Node("word", "i64", (), words.index(node.data))
@@ -41,8 +47,8 @@ def lifted(node: Node, words: list[int], known: dict[int, Node]) -> Node:
 
 
 _MOST_CUTS = 4
-# Additions from which on the elements that are left over at the end of each part cost more than parts save; less for
-# kernels that pass over rows several times.
+# Additions from which on the elements that are left over at the end of each part cost more than parts save, unless the
+# maps cost more still; less for kernels that pass over rows several times.
 _COSTLY, _COSTLY_ROWS = 12, 8
 
 
@@ -51,7 +57,8 @@ def cuts_of(body: Any, words: Sequence[int]) -> list[Node]:
 
     Those of one dimension can be cuts of a row: they are known to be in order, or there is one.
     """
-    if body.cost - sum([cost(value) for value in body.maps]) >= (_COSTLY_ROWS if body.rows else _COSTLY):
+    maps = sum([cost(value) for value in body.maps])
+    if body.cost - maps >= max(_COSTLY_ROWS if body.rows else _COSTLY, maps):
         return []
     found: dict[tuple, Node] = {}
     for value in body.maps:
@@ -128,7 +135,7 @@ class Fetches:
             elif node.op == "fetch":
                 same = self.letters[self.number[node.data]] == "0" and all([self.is_same(a) for a in node.args])
             else:
-                same = node.op in ("const", "word") or bool(node.args) and all([self.is_same(a) for a in node.args])
+                same = node.op in ("const", "word", "arg") or bool(node.args) and all(map(self.is_same, node.args))
             known = self._same[id(node)] = node, same
         return known[1]
 

@@ -1,10 +1,19 @@
 """Gather maps as part of the steps that read their results.
 
 A call whose declaration has `gathers` waits until something reads what it gives. A pointwise or row call then takes the
-map into its own kernel, where it becomes loads from computed places; whatever else reads it has it run as a call. What
-maps read may be the result of another one, or of a cheap pointwise call, which is then computed where it is loaded.
+map into its own kernel, where it becomes loads from computed places. Where something else reads it, the map and the
+pointwise calls that it takes in are a kernel, and a map that takes in none is a call.
+
+What a map reads may be the result of another one, or of pointwise calls that nobody else looks at. These are computed
+again for each element that is read where that costs less than one pass over memory (`_PASS`): of `n` elements read for
+each one that there is, `n - 1` are computed for nothing, and calls of several operands load so many elements more. So
+what comes before a padding or windows that lie side by side is part of it, what comes before windows that overlap if it
+is cheap, and before a window around each element it is stored. Costly functions are computed in long rows only, since
+those of the elements that are left over at the end of a row cost as much as of a vector full of them.
 """
 
+import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,34 +21,42 @@ from .._dispatch.registry import Operator
 from .._kernels import ir
 from .._kernels.gather import Gathering, Linear, Source, is_copy
 from .._kernels.ir import Node, cast, const
-from .._kernels.pointwise import _placed, cost, whole
+from .._kernels.pointwise import _placed, calls_functions, cost, whole
 from .._kernels.trace import Untraceable
 from .drafts import Draft, Look, Place
-from .fetches import NEVER, fetch, lifted
-from .fuse import HALVES, cost_of
+from .fetches import NEVER, Fixed, fetch, lifted
+from .fuse import HALVES, LONG, cost_of
 from .trace import Free, Layout, Value, layout_of
 
 if TYPE_CHECKING:
     from .planner import _Planner
 
 _DEEPEST = 4  # maps of maps
-_CHEAP = 2  # additions that are rather done again than kept
-_MOST_COST = 64  # in additions: what costs more is rather computed once
-Gather = Callable[..., Any]
+_MOST_LOOKS = 2  # at one array from places that lie apart by what is known when the plan is made
+_PASS = 16  # additions that storing an element and loading it again is worth
+_MOST_COST = 768  # in additions, of all sides of choices: what costs more is rather computed once
 
 
-def gather_of(operator: Operator, args: Sequence[Any], results: Sequence[Layout | None]) -> tuple[Gather, bool] | None:
-    """The map of a call, and whether it may find an index wrong; None for what is no map, or of other types."""
+class Map(NamedTuple):
+    """How a call gathers: what its declaration says, and how many elements of each argument one is made of."""
+
+    gathers: Callable[..., Any]
+    reads: dict[int, int]
+
+
+def gather_of(operator: Operator, args: Sequence[Any], results: Sequence[Layout | None]) -> tuple[Map, bool] | None:
+    """The map that a call's first result is, and whether it may find an index wrong; None for others."""
     gathers = operator.declaration.gathers
-    if gathers is None or len(results) != 1 or results[0] is None or ir.type_of(results[0].dtype) is None:
+    if gathers is None or not results or results[0] is None or ir.type_of(results[0].dtype) is None:
         return None
     where = results[0].device
-    program = Gathering([Node("place", "i64", (), d) for d in range(results[0].ndim)])
+    program = Gathering([Node("place", "i64", (), d) for d in range(results[0].ndim)], _inner(results[0]))
 
-    def source(tensor: Any) -> Any:
+    def source(i: int, tensor: Any) -> Any:
         array = getattr(tensor, "_array", None)
         if array is None:
-            return [source(each) for each in tensor] if tensor.__class__ in (tuple, list) else tensor
+            listed = tensor.__class__ in (tuple, list) and any(hasattr(each, "_array") for each in tensor)
+            return [source(i, each) for each in tensor] if listed else tensor
         kind = ir.type_of(array.dtype)
         if kind is None or not array.size or tensor._device != where:
             raise Untraceable
@@ -47,13 +64,18 @@ def gather_of(operator: Operator, args: Sequence[Any], results: Sequence[Layout 
         def element(places: Sequence[Node], condition: Node | None) -> Node:
             return _computed_in(Node("fetch", kind, tuple(places), ""))
 
-        return Source(program, array.shape, array.dtype, element)
+        return Source(program, i, array.shape, array.dtype, element)
 
     try:
-        gathers(program, *[source(value) for value in args])
+        gathers(program, *[source(i, value) for i, value in enumerate(args)])
     except (Untraceable, NotImplementedError):
         return None
-    return gathers, bool(program.wrong)
+    return Map(gathers, program.reads), bool(program.wrong)
+
+
+def _inner(layout: Layout) -> int:
+    """The dimension in which elements lie side by side."""
+    return min(range(layout.ndim), key=lambda d: (layout.shape[d] == 1, layout.strides[d], -d), default=0)
 
 
 def _computed_in(node: Node) -> Node:
@@ -75,7 +97,8 @@ class Writer:
         assert draft.shape is not None
         self.planner, self.draft, self.shape = planner, draft, draft.shape
         self.sources = dict(draft.sources)
-        self.words = list(draft.words)
+        self.words, self.frees = list(draft.words), list(draft.frees)
+        self.numbers: dict[str, str] = {}  # those of `frees` that maps use, with their types
         self.taken: list[Taken] = []
         self.entries: set[int] = set()
         self.waiting: set[int] = set()  # the memories of the results of maps that are no calls any more
@@ -88,7 +111,7 @@ class Writer:
         places = [Node("place", "i64", (), pad + d) if n != 1 else const(0, "i64")
                   for d, n in enumerate(place.layout.shape)]  # fmt: skip
         try:
-            value = self._element(number, places, None, 0)
+            value = self._element(number, places, None, 0, math.prod(self.shape) / place.layout.size)
         except Untraceable:
             return False
         known: dict[int, Node] = {}
@@ -96,41 +119,44 @@ class Writer:
         self.wrong = [lifted(node, self.words, known) for node in self.wrong]
         return cost(value) <= _MOST_COST
 
-    def _element(self, number: int, places: Sequence[Node], condition: Node | None, depth: int) -> Node:
-        """The element of a value at a place, in the type that is computed in."""
+    def _element(self, number: int, places: Sequence[Node], condition: Node | None, depth: int, times: float) -> Node:
+        """The element of a value at a place, in the type that is computed in; each is asked for so many times."""
         planner = self.planner
         place, layout = planner.place(number), planner.plan.layouts[number]
         at = planner.waiting.get(place.memory)
         if at is not None and (not depth or planner.is_alone(place.memory)):
-            return self._mapped(at, self._inverse(number, at, places), condition, depth)
+            return self._mapped(at, self._inverse(number, at, places), condition, depth, times)
         if at is not None:
             self.unready.add(place.memory)
         at = planner.makers.get(place.memory)
-        if at is not None and depth and planner.is_alone(place.memory) and self._is_cheap(at):
-            return self._again(at, self._inverse(number, at, places), condition, depth)
+        if at is not None and depth and self._is_free(at) and self._is_quicker(at, times):
+            return self._again(at, self._inverse(number, at, places), condition, depth, times)
         return self._loaded(number, layout, places, condition)
 
-    def _mapped(self, at: int, places: Sequence[Node], condition: Node | None, depth: int) -> Node:
+    def _mapped(self, at: int, places: Sequence[Node], condition: Node | None, depth: int, times: float) -> Node:
         """An element of what a map gives."""
-        entry = self.planner.plan.entries[at]
-        gather = entry.recipe.gather
+        layouts, entry = self.planner.plan.layouts, self.planner.plan.entries[at]
+        result, gather = entry.results[0], entry.recipe.gather
         if depth >= _DEEPEST or gather is None:
             raise Untraceable
-        program = Gathering(places, condition)
+        assert result is not None
+        program = Gathering(places, _inner(layouts[result]), condition)
 
-        def source(value: Any) -> Any:
+        def source(i: int, value: Any, size: int) -> Any:
             if value.__class__ is tuple and any(v.__class__ is Value for v in value):
-                return [source(each) for each in value]
+                whole_size = sum([layouts[v].size for v in value if v.__class__ is Value])
+                return [source(i, each, whole_size) for each in value]
             if value.__class__ is not Value:
                 return value
-            layout = self.planner.plan.layouts[value]
-            return Source(program, layout.shape, layout.dtype,
-                          lambda places, condition: self._element(value, places, condition, depth + 1))  # fmt: skip
+            read = times * gather.reads.get(i, 0) * layouts[result].size / (size or layouts[value].size)
 
-        made = gather(program, *[source(a) for a in entry.arguments])
-        result = entry.results[0]
-        assert result is not None
-        kind = ir.TYPES[self.planner.plan.layouts[result].dtype.name]
+            def element(places: Sequence[Node], condition: Node | None) -> Node:
+                return self._element(value, places, condition, depth + 1, read)
+
+            return Source(program, i, layouts[value].shape, layouts[value].dtype, element)
+
+        made = gather.gathers(program, *[source(i, a, 0) for i, a in enumerate(entry.arguments)])
+        kind = ir.TYPES[layouts[result].dtype.name]
         self.wrong += program.wrong
         self.entries.add(at)
         self.waiting.add(self.planner.place(result).memory)
@@ -138,18 +164,35 @@ class Writer:
             return cast(cast(made.node, kind), "f32")
         return made.node if kind in HALVES else cast(made.node, kind)
 
-    def _is_cheap(self, at: int) -> bool:
-        """Whether a pointwise call can be computed again: it costs little, and its operands are what they were."""
+    def _is_free(self, at: int) -> bool:
+        """Whether a pointwise call can be computed elsewhere: nobody else reads what it gives, and its operands are
+        what they were.
+        """
         planner, entry = self.planner, self.planner.plan.entries[at]
-        expression = entry.recipe.expression
-        if expression is None or any(entry.arguments[i].__class__ is Free for i in expression.numbers):
+        made = planner.place(entry.results[0]).memory  # type: ignore[arg-type]
+        if entry.recipe.expression is None or not planner.is_alone(made) or planner.changed[made] != at:
             return False
-        made = self.planner.place(entry.results[0]).memory  # type: ignore[arg-type]
-        read = [planner.place(n).memory for n in entry.operands()]
-        same = planner.changed[made] == at and all(planner.changed.get(memory, -1) < at for memory in read)
-        return same and cost_of(expression) <= _CHEAP
+        return all([planner.changed.get(planner.place(n).memory, -1) < at for n in entry.operands()])
 
-    def _again(self, at: int, places: Sequence[Node], condition: Node | None, depth: int) -> Node:
+    def _is_quicker(self, at: int, times: float) -> bool:
+        """Whether a pointwise call, with those before it, is rather computed so many times than kept."""
+        price, rest, loads, long = 0, [at], set(), self.shape[-1] >= LONG
+        while rest:
+            entry = self.planner.plan.entries[rest.pop()]
+            assert entry.recipe.expression is not None
+            price += cost_of(entry.recipe.expression)
+            if not long and calls_functions(entry.recipe.expression.node):
+                return False
+            for number in entry.operands():
+                memory = self.planner.place(number).memory
+                maker = self.planner.makers.get(memory)
+                if maker is not None and memory not in self.planner.waiting and self._is_free(maker):
+                    rest.append(maker)
+                else:
+                    loads.add(memory)
+        return (times - 1) * price + times * (len(loads) - 1) <= _PASS
+
+    def _again(self, at: int, places: Sequence[Node], condition: Node | None, depth: int, times: float) -> Node:
         """An element of what a pointwise call gives."""
         entry = self.planner.plan.entries[at]
         expression, result = entry.recipe.expression, entry.results[0]
@@ -160,13 +203,22 @@ class Writer:
             layout = self.planner.plan.layouts[number]
             behind = places[len(places) - layout.ndim :]
             seen = [p if n != 1 else const(0, "i64") for p, n in zip(behind, layout.shape, strict=True)]
-            given[f"t{i}"] = cast(self._element(number, seen, condition, depth + 1), own)
+            given[f"t{i}"] = cast(self._element(number, seen, condition, depth + 1, times), own)
         for i, letter in expression.numbers.items():
             value = entry.arguments[i]
-            given[f"n{i}"] = const(float(value) if letter == "f64" else int(value), letter)
+            given[f"n{i}"] = (Node("arg", letter, (), self._name_of_free(value, letter)) if value.__class__ is Free else
+                              const(float(value) if letter == "f64" else int(value), letter))  # fmt: skip
         self.entries.add(at)
         kind = ir.TYPES[self.planner.plan.layouts[result].dtype.name]
         return _computed_in(cast(_placed(expression.node, given), kind))
+
+    def _name_of_free(self, position: int, letter: str) -> str:
+        """As that of a draft, which is as it was until `commit`."""
+        if position not in self.frees:
+            self.frees.append(position)
+        name = f"f{self.frees.index(position)}"
+        self.numbers[name] = letter
+        return name
 
     def _inverse(self, number: int, at: int, places: Sequence[Node]) -> list[Node]:
         """The place in the result of a call that a place in a view of it is."""
@@ -201,8 +253,8 @@ class Writer:
 
     def _loaded(self, number: int, layout: Layout, places: Sequence[Node], condition: Node | None) -> Node:
         """An element that is in memory."""
-        kind = ir.type_of(layout.dtype)
-        steps, start = [0] * len(self.shape), self.planner.places.offset[number]
+        kind, size = ir.type_of(layout.dtype), layout.dtype.itemsize
+        steps, start, near = [0] * len(self.shape), self.planner.places.offset[number], 0
         rest: list[tuple[Node, int]] = []
         for place, n, step in zip(places, layout.shape, layout.strides, strict=True):
             if n == 1 or not step:
@@ -211,19 +263,26 @@ class Writer:
             for d, times in sum_of.places.items():
                 steps[d] += times * step
             start += sum_of.number * step
+            near += sum_of.number * step if step == size else 0
             rest += [(node, times * step) for node, times in sum_of.rest]
         if kind is None:
             raise Untraceable
-        if steps and steps[-1] not in (0, layout.dtype.itemsize, -layout.dtype.itemsize):
-            rest.append((Node("place", "i64", (), len(steps) - 1), steps[-1]))  # so that the others may be rows
-            steps[-1] = 0
-        further = NEVER
-        for node, times in rest:
-            moved = whole("mul", node, const(times, "i64"))
-            further = moved if further is NEVER else whole("add", further, moved)
-        seen = layout_of(self.shape, tuple(steps), layout.dtype, layout.device)
+        parts = [whole("mul", node, const(times, "i64")) for node, times in rest]
+        first = self.planner.places.offset[number]
+        if steps and steps[-1] not in (0, size, -size):
+            # So that the others may be rows. What lies side by side is loaded together where that can be seen: from one
+            # place on, by steps that the kernel knows.
+            parts.append(whole("mul", Node("place", "i64", (), len(steps) - 1), const(Fixed(steps[-1]), "i64")))
+            parts += [const(n, "i64") for n in (start - near - first, Fixed(near)) if n]
+            steps[-1], start = 0, first
         memory, root = self.planner.place(number).memory, self.planner.places.root[number]
-        name = self.sources.setdefault(Look(memory, root, start, seen, number), f"s{len(self.sources)}")
+        look = Look(memory, root, start, layout_of(self.shape, tuple(steps), layout.dtype, layout.device), number)
+        beside = [one for one in self.sources if one[:2] == (memory, root) and one.layout is look.layout]
+        if look not in self.sources and len(beside) >= _MOST_LOOKS:  # from one that is there, so many bytes further
+            look = beside[0]
+            parts.append(const(start - look.start, "i64"))
+        further = functools.reduce(functools.partial(whole, "add"), parts) if parts else NEVER
+        name = self.sources.setdefault(look, f"s{len(self.sources)}")
         return _computed_in(fetch(kind, name, further, condition))
 
     def last_written(self) -> int:
@@ -247,6 +306,8 @@ class Writer:
             before = planner.last_read.get(look.memory)
             planner.last_read[look.memory] = draft if before is None or before.index < draft.index else before
         draft.sources, draft.words, draft.body.words = self.sources, self.words, len(self.words)
+        draft.frees = self.frees
+        draft.body.numbers |= self.numbers
         for nr, (place, number, value) in enumerate(self.taken):
             name = f"{draft.next_name()}_{nr}"
             draft.body.gather(name, value)

@@ -147,7 +147,13 @@ class _Planner:
         if entry.recipe.gather is None or made is None:
             return False
         layout = self.plan.layouts[made]
-        return layout.device.type in FUSED and not overlaps(layout) and self.readers.get(self._memory(made), 0) > 0
+        others = [self._memory(n) for n in entry.results[1:] if n is not None]
+        if any(memory in self.live or self.readers.get(memory) for memory in others):
+            return False
+        taken = bool(others) or any(self._memory(n) in self.makers or self._memory(n) in self.waiting
+                                    for n in entry.operands())  # fmt: skip
+        read = self.readers.get(self._memory(made), 0) > 0 or taken  # what nobody reads yet may take others in
+        return layout.device.type in FUSED and not overlaps(layout) and read
 
     def is_alone(self, memory: int) -> bool:
         """Whether one entry reads a value, and nobody holds it."""
@@ -166,9 +172,22 @@ class _Planner:
                 self.run_alone(memory)
 
     def run_alone(self, memory: int) -> None:
-        """Has a map run as a call."""
-        at = self.waiting.pop(memory)
-        self._call(at, self.plan.entries[at])
+        """Has a map run as a step: a kernel with the pointwise calls that it takes in, or that need not make all that
+        a call would, or a call.
+        """
+        at = self.waiting[memory]
+        made = self.plan.entries[at].results[0]
+        assert made is not None
+        place = self.place(made)
+        writer = self._written_down(Draft(0, place.layout.shape), {place: made})
+        less = len(self.plan.entries[at].results) > 1 and place.layout.device.type in HOSTS
+        if writer is not None and (len(writer.entries) > 1 or less) and not writer.wrong:
+            for other in writer.unready.intersection(self.waiting):
+                self.run_alone(other)
+            self._commit(self._begun(place.layout.shape, len(self.drafts)), {place: made})
+        else:
+            del self.waiting[memory]
+            self._call(at, self.plan.entries[at])
 
     def _written_down(self, draft: Draft, maps: dict[Place, int]) -> Writer | None:
         """What loads the results of maps in a step, if it can."""
@@ -585,7 +604,7 @@ class _Planner:
             return product_step(plan, draft.entries, *draft.product)
         if draft.together is not None:
             return sum_step(plan, draft.entries, draft.together)
-        if draft.shape is None or len(draft.entries) == 1 and entry.recipe.expression is None:
+        if draft.shape is None or len(draft.entries) == len(entry.results) == 1 and entry.recipe.expression is None:
             return call_step(plan, draft.entries)
         kept = []
         for memory, (place, name, number) in draft.content.items():

@@ -50,7 +50,7 @@ class Recipe:
         self.expression: Expression | None = None
         self.fold: tuple[int, str] | None = None  # of a "sum", "mean" or "max": the dimensions that stay, and which
         self.row: tuple[int, Callable] | None = None  # of other calls over rows: likewise, and what writes them down
-        self.gather: Callable | None = None  # of a map: what gives an element (gathers.py)
+        self.gather: Any = None  # of a map: what gives an element of the first result (gathers.py)
         self.split: int | None = None  # of one that gives more than rows: the position of what says which are wanted
         self.fails, self.offset = True, 0  # whether the call may fail when it is run; where a view begins in its source
         self.written: tuple[tuple[int, int | None, int], ...] = ()
@@ -111,6 +111,7 @@ def recipe_for(operator: Operator, args: Sequence[Any], free: dict[int, Any]) ->
     recipe.written, recipe.returns, recipe.several, recipe.draws = written, returns, several, drawing
     if several and not written:
         _find_rows(recipe, args)
+        _find_map(recipe, args)
         recipe.repeats = "" if drawing else "several"
     elif written == ((0, None, 1),) and returns == 0 and not results and not drawing:
         recipe.repeats = "written"
