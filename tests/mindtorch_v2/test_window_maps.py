@@ -154,3 +154,13 @@ def test_writes_before_a_map_is_read(interpreted: None) -> None:
         x.mul_(2)
         made = pooled + 1
     assert torch.equal(made, F.max_pool2d(-kept, 2) + 1) and torch.equal(x, kept * 2)
+
+
+@pytest.mark.parametrize("mode", ["linear", "bilinear", "trilinear"])
+def test_images_of_one_size_look_at_no_neighbours(mode: str) -> None:
+    """As in PyTorch, an element that is no number does not spread along a dimension that keeps its size."""
+    rank = ("linear", "bilinear", "trilinear").index(mode) + 1
+    x = torch.zeros(1, 1, *(3,) * rank)
+    x.view(-1)[1] = float("nan")
+    made = F.interpolate(x, size=(3,) * rank, mode=mode)
+    assert made.isnan().sum().item() == 1 and made.view(-1)[1].isnan()

@@ -45,6 +45,7 @@ class Gathering(Program):
         return made
 
     where, least, most = staticmethod(xp.where), staticmethod(xp.minimum), staticmethod(xp.maximum)
+    sqrt, floor = staticmethod(xp.sqrt), xp.floor
 
     def chosen(self, condition: Any, first: Callable[[], Any], second: Callable[[], Any]) -> Any:
         """What one of two functions gives; a condition that is known now decides at once."""

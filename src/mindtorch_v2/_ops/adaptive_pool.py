@@ -32,6 +32,7 @@ from .pool import (
     taken_at,
     window_sums,
 )
+from .window_maps import largest_at, mean_at
 
 # even windows --------------------------------------------------------------------------------------------------------
 
@@ -165,6 +166,12 @@ def _declare_adaptive_avg_pool(rank: int) -> Callable:
             planes = mapped(xp, planes, _spread_taps(self.shape[d - rank - 1], counts[d - 1]), d)
         return in_strides(planes, spec)
 
+    def mean(g, self, output_size):
+        even = _even(self.shape[-rank:], output_size)
+        if even is None or rank == 3 and self.dtype in REDUCED:
+            raise NotImplementedError("windows of several sizes, or means that are rounded after each step")
+        return mean_at(g, self, even, False, None)
+
     backward = function_of(op(
         f"_{name}_backward(Tensor grad_output, Tensor self) -> Tensor", public="",
         kernel=computes(backward_spec, backward_array), kernels={"cpu": f"pool.{name}_backward"},
@@ -176,7 +183,7 @@ def _declare_adaptive_avg_pool(rank: int) -> Callable:
     pooled = function_of(op(
         f"_{name}(Tensor self, SymInt[{rank}] output_size) -> Tensor", public="torch",
         kernel=computes(infer, array), npu=f"aclnnAdaptiveAvgPool{rank}d(self, output_size, out)",
-        grad=dict(self=lambda grad, self: backward(grad, self)), kernels={"cpu": f"pool.{name}"},
+        grad=dict(self=lambda grad, self: backward(grad, self)), kernels={"cpu": f"pool.{name}"}, gathers=mean,
         samples=cases(case(t(1, 2, *(5,) * rank), (3,) * rank), case(t(2, *(4,) * rank), (2,) * rank),
                       case(t(1, 2, *(3,) * rank), (5,) * rank), case(t(0, 2, *(3,) * rank), (2,) * rank)),
         batch=planewise(rank + 2), out=None, sharded=f"batched -{rank}"))
@@ -286,9 +293,16 @@ def _declare_adaptive_max_pool(rank: int) -> Callable:
         samples=cases(case(t(1, 2, *(2,) * rank), t(1, 2, *(5,) * rank),
                            t(1, 2, *(2,) * rank, kind="int", low=0, high=5**rank, grad=False))),
         batch=planewise(rank + 2)))
+
+    def largest(g, self, output_size):
+        even = _even(self.shape[-rank:], output_size)
+        if even is None:
+            raise NotImplementedError("windows of several sizes")
+        return largest_at(g, self, even)
+
     return function_of(op(
         f"{name}(Tensor self, int[{rank}] output_size) -> (Tensor result, Tensor result1)", public="_nn",
-        kernel=computes(infer, array), kernels={"cpu": f"pool.{name}"},
+        kernel=computes(infer, array), kernels={"cpu": f"pool.{name}"}, gathers=largest,
         npu="aclnnAdaptiveMaxPool2d(self, output_size, result, result1)" if rank == 2 else None,
         decomposition=_adaptive_max_by_parts,
         grad=dict(self=lambda grads, self, result1: backward(grads[0], self, result1)),

@@ -258,9 +258,22 @@ def _running_grad(grad, input, weight, mean, var, eps, needs):
     return of_input, along, whole, -whole * scale, along * scale * rstd / -2
 
 
+def _by_running_at(g, input, weight, bias, mean, var, eps):
+    """An element by the statistics of its channel, which is the same along a row of a plane."""
+    channel = g.at[1]
+    scale = 1 / g.sqrt(var[channel].cast(input.kind) + eps)
+    scale = scale if weight is None else scale * weight[channel].cast(input.kind)
+    shift = None if bias is None else bias[channel].cast(input.kind)
+    if mean is not None:
+        moved = mean[channel].cast(input.kind) * scale
+        shift = -moved if shift is None else shift - moved
+    made = input[tuple(g.at)] * scale
+    return made if shift is None else made + shift
+
+
 _RUNNING = op(
    "_batch_norm_running(Tensor input, Tensor? weight, Tensor? bias, Tensor? mean, Tensor var, float eps) -> Tensor",
-   kernel=computes(_running_spec, _by_running), public="",
+   kernel=computes(_running_spec, _by_running), public="", gathers=_by_running_at,
    kernels={"cpu": "norm.by_running_statistics", "cuda": "batch_norm.by_running_statistics"},
    grad={"input, weight, bias, mean, var": _running_grad}, decomposition=composed_by_running,
    aten=Aten(name="native_batch_norm", result=first, values=lambda input, weight, bias, mean, var, eps: (

@@ -106,6 +106,25 @@ def _col2im_array(xp: Any, self: Any, output_size: tuple, kernel_size: tuple, di
     return conv.inside(image, padding).copy().reshape(spec.shape)
 
 
+def _im2col_at(g: Any, self: Any, kernel_size: tuple, dilation: tuple, padding: tuple, stride: tuple) -> Any:
+    high, wide = _block_counts(self.shape[-2:], kernel_size, dilation, padding, stride)
+    *batch, row, column = g.at
+    (_, inner), inside, places = kernel_size, None, []
+    of_window, of_block = (row // inner % kernel_size[0], row % inner), (column // wide, column % wide)
+    for d in range(2):
+        n, place = self.shape[d - 2], of_block[d] * stride[d] + of_window[d] * dilation[d]
+        if padding[d]:
+            place = place - padding[d]
+            there = (place >= 0) & (place < n)
+            inside = there if inside is None else inside & there
+        places.append(place)
+
+    def element() -> Any:
+        return self[(*batch, row // (kernel_size[0] * inner), *places)]
+
+    return element() if inside is None else g.chosen(inside, element, lambda: self.number(0))
+
+
 _STEPS = "int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor"
 _COL2IM = op(
     f"col2im(Tensor self, SymInt[2] output_size, {_STEPS}",
@@ -118,7 +137,7 @@ _COL2IM = op(
                   case(t(6, 6), (4, 5), (3, 2), (1, 2), (1, 0), (2, 1))), batch=planewise(3))
 _IM2COL = op(
     f"im2col(Tensor self, {_STEPS}",
-    kernel=moves(_im2col_spec, _im2col_array, rearranges=True),
+    kernel=moves(_im2col_spec, _im2col_array, rearranges=True), gathers=_im2col_at,
     grad=dict(self=lambda grad, self_shape, kernel_size, dilation, padding, stride:
               call_bound(_COL2IM, (grad, tuple(self_shape[-2:]), kernel_size, dilation, padding, stride))),
     npu="aclnnIm2col(self, kernel_size, dilation, padding, stride, out)",

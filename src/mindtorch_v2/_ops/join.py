@@ -347,8 +347,13 @@ def _repeat_grad(grad: Tensor, self_shape: tuple[int, ...], repeats: tuple[int, 
     return grad.reshape(_interleaved(self_shape, repeats)).sum(tuple(range(0, 2 * len(repeats), 2))).reshape(self_shape)
 
 
+def _repeat_at(g: Any, self: Any, repeats: tuple[int, ...]) -> Any:
+    behind = zip(g.at[len(repeats) - self.ndim :], self.shape, repeats[len(repeats) - self.ndim :], strict=True)
+    return self[tuple([place if count == 1 else place % n for place, n, count in behind])]
+
+
 op("repeat(Tensor self, int[] repeats) -> Tensor",
-   kernel=moves(_repeat_spec, _repeat, rearranges=True),
+   kernel=moves(_repeat_spec, _repeat, rearranges=True), gathers=_repeat_at,
    npu="aclnnRepeat(self, repeats, out)",
    grad=dict(self=_repeat_grad), public="Tensor",
    samples=cases(case(t(2, 3), (2, 2)), case(t(3), (2, 1, 2)), case(t(), (3,)), case(t(2), (0,)), case(t(2, 3), (1, 1)),

@@ -49,9 +49,11 @@ def _linear(n: int, count: int, aligned: bool, given: float | None, kind: type) 
     before, behind = _centres(n, count, aligned, given, kind)
     behind[before < 0] = 0
     before = np.maximum(before, 0)
-    if n == count:
-        before, behind = np.arange(n), np.zeros(n, kind)
-    return Taps(np.stack([before, np.minimum(before + 1, n - 1)]), np.stack([1 - behind, behind]), n)
+    after = np.minimum(before + 1, n - 1)
+    if n == count:  # where PyTorch takes an element twice, not its neighbour
+        before = after = np.arange(n)
+        behind = np.zeros(n, kind)
+    return Taps(np.stack([before, after]), np.stack([1 - behind, behind]), n)
 
 
 def _cubic(n: int, count: int, aligned: bool, given: float | None, kind: type) -> Taps:
@@ -213,6 +215,31 @@ def _nearest_at(place: Any, chosen: np.ndarray, n: int) -> Any:
     raise NotImplementedError("steps of several lengths")
 
 
+def _linear_at(g: Any, self: Any, place: Any, n: int, count: int, aligned: bool, given: float | None) -> list:
+    """The elements on both sides of a place's point and their weights, as `_linear` has them for all places."""
+    if n == count:
+        return [(place, 1.0), (place, 0.0)]
+    kind = self.kind.type
+    scale, number = float(_scale(n, count, aligned, given, kind)), place.cast(self.kind)
+    point = number * scale if aligned else (number + 0.5) * scale - 0.5
+    point = g.most(point, 0.0)
+    before = g.least(g.floor(point).cast(place.np), n - 1)
+    behind = g.least(point - before.cast(self.kind), 1.0)
+    return [(before, 1.0 - behind), (g.least(before + 1, n - 1), behind)]
+
+
+def _weighed_at(g: Any, self: Any, taps: list[list], places: tuple = ()) -> Any:
+    """The sum of the elements at some places along each dimension, the last of which is summed first."""
+    if not taps:
+        return self[places]
+    total = None
+    for place, weight in taps[0]:
+        part = _weighed_at(g, self, taps[1:], (*places, place))
+        part = part if weight is None else part * weight
+        total = part if total is None else total + part
+    return total
+
+
 def _declare(name: str, rank: int, mode: str, kernel: str, forward_row: str | None, backward_row: str | None) -> None:
     """The operator, its backward, and the derivatives of both, which are each other."""
     aligns = not mode.startswith("nearest")
@@ -244,7 +271,14 @@ def _declare(name: str, rank: int, mode: str, kernel: str, forward_row: str | No
     def by_parts(self, output_size, *rest):
         return _resampled_by_parts(self, maps(self.shape, output_size, rest, self.dtype, False))
 
-    def gathers(g, self, output_size, *rest):
+    def linear(g, self, output_size, *rest):
+        if self.dtype.kind in "biu" or self.dtype in REDUCED and rank != 2:
+            raise NotImplementedError("weights of bytes, and those that are rounded")
+        sizes = zip(g.at[2:], self.shape[2:], output_size, rest[1:], strict=True)
+        taps = [_linear_at(g, self, place, n, count, bool(rest[0]), scale) for place, n, count, scale in sizes]
+        return _weighed_at(g, self, [[(place, None)] for place in g.at[:2]] + taps)
+
+    def nearest(g, self, output_size, *rest):
         places = list(g.at)
         for d, taps, _ in maps(self.shape, output_size, rest, OF_ARRAY[self.dtype], False):
             places[d] = _nearest_at(places[d], taps.places[0], self.shape[d])
@@ -292,7 +326,8 @@ def _declare(name: str, rank: int, mode: str, kernel: str, forward_row: str | No
     functions["forward"] = function_of(op(
         f"{name}(Tensor self, {', '.join(types)}) -> Tensor",
         kernel=computes(infer, array), public="_nn", npu=forward_row, decomposition=by_parts,
-        kernels={"npu": "layers.nearest"} if forward_row and not aligns else None, gathers=None if aligns else gathers,
+        kernels={"npu": "layers.nearest"} if forward_row and not aligns else None,
+        gathers=linear if mode == "linear" else None if aligns else nearest,
         grad=dict(self=formula(f"grad, self_shape, output_size, {rest}",
                                f"functions['backward'](grad, output_size, self_shape, {rest})")),
         samples=cases(case(t(*small), large[2:], *align), case(t(*large), small[2:], *align),

@@ -33,15 +33,17 @@ if TYPE_CHECKING:
 
 _DEEPEST = 4  # maps of maps
 _MOST_LOOKS = 2  # at one array from places that lie apart by what is known when the plan is made
+_MOST_JUMPS = 3  # loads of an element from places that are computed, which no vectors are loaded from on the host
 _PASS = 16  # additions that storing an element and loading it again is worth
 _MOST_COST = 768  # in additions, of all sides of choices: what costs more is rather computed once
 
 
 class Map(NamedTuple):
-    """How a call gathers: what its declaration says, and how many elements of each argument one is made of."""
+    """How a call gathers: what its declaration says, how many elements of each argument it reads for one, its cost."""
 
     gathers: Callable[..., Any]
     reads: dict[int, int]
+    price: int
 
 
 def gather_of(operator: Operator, args: Sequence[Any], results: Sequence[Layout | None]) -> tuple[Map, bool] | None:
@@ -67,10 +69,10 @@ def gather_of(operator: Operator, args: Sequence[Any], results: Sequence[Layout 
         return Source(program, i, array.shape, array.dtype, element)
 
     try:
-        gathers(program, *[source(i, value) for i, value in enumerate(args)])
+        made = gathers(program, *[source(i, value) for i, value in enumerate(args)])
     except (Untraceable, NotImplementedError):
         return None
-    return Map(gathers, program.reads), bool(program.wrong)
+    return Map(gathers, program.reads, cost(made.node)), bool(program.wrong)
 
 
 def _inner(layout: Layout) -> int:
@@ -80,6 +82,11 @@ def _inner(layout: Layout) -> int:
 
 def _computed_in(node: Node) -> Node:
     return cast(node, "f32") if node.type in HALVES else node
+
+
+def _is_cut(node: Node) -> bool:
+    """Whether a condition may part rows: see fetches.py."""
+    return node.op == "lt" and node.args[0].op == "place"
 
 
 class Taken(NamedTuple):
@@ -108,6 +115,7 @@ class Writer:
     def take(self, place: Place, number: int) -> bool:
         """Whether a value that a map gives can be loaded for each element of the step, and is then."""
         pad = len(self.shape) - place.layout.ndim
+        self.inner, self.jumps = pad + _inner(place.layout), 0
         places = [Node("place", "i64", (), pad + d) if n != 1 else const(0, "i64")
                   for d, n in enumerate(place.layout.shape)]  # fmt: skip
         try:
@@ -117,20 +125,22 @@ class Writer:
         known: dict[int, Node] = {}
         self.taken.append(Taken(place, number, lifted(value, self.words, known)))
         self.wrong = [lifted(node, self.words, known) for node in self.wrong]
-        return cost(value) <= _MOST_COST
+        jumps = self.jumps if place.layout.device.type != "cuda" else 0
+        return cost(value) <= _MOST_COST and jumps <= _MOST_JUMPS
 
     def _element(self, number: int, places: Sequence[Node], condition: Node | None, depth: int, times: float) -> Node:
         """The element of a value at a place, in the type that is computed in; each is asked for so many times."""
         planner = self.planner
         place, layout = planner.place(number), planner.plan.layouts[number]
         at = planner.waiting.get(place.memory)
-        if at is not None and (not depth or planner.is_alone(place.memory)):
+        if at is not None and (not depth or planner.is_alone(place.memory) and self._is_short(at, times)):
             return self._mapped(at, self._inverse(number, at, places), condition, depth, times)
         if at is not None:
             self.unready.add(place.memory)
         at = planner.makers.get(place.memory)
         if at is not None and depth and self._is_free(at) and self._is_quicker(at, times):
-            return self._again(at, self._inverse(number, at, places), condition, depth, times)
+            again = self._again if planner.plan.entries[at].recipe.gather is None else self._mapped
+            return again(at, self._inverse(number, at, places), condition, depth, times)
         return self._loaded(number, layout, places, condition)
 
     def _mapped(self, at: int, places: Sequence[Node], condition: Node | None, depth: int, times: float) -> Node:
@@ -164,32 +174,39 @@ class Writer:
             return cast(cast(made.node, kind), "f32")
         return made.node if kind in HALVES else cast(made.node, kind)
 
+    def _is_short(self, at: int, times: float) -> bool:
+        """Whether a map is rather computed so many times than kept."""
+        return (times - 1) * self.planner.plan.entries[at].recipe.gather.price <= _PASS
+
     def _is_free(self, at: int) -> bool:
-        """Whether a pointwise call can be computed elsewhere: nobody else reads what it gives, and its operands are
-        what they were.
+        """Whether a pointwise call, or a map that another step took in, can be computed elsewhere: nobody else reads
+        what it gives, and its operands are what they were.
         """
         planner, entry = self.planner, self.planner.plan.entries[at]
         made = planner.place(entry.results[0]).memory  # type: ignore[arg-type]
-        if entry.recipe.expression is None or not planner.is_alone(made) or planner.changed[made] != at:
+        if entry.recipe.fails or not planner.is_alone(made) or planner.changed[made] != at:
             return False
         return all([planner.changed.get(planner.place(n).memory, -1) < at for n in entry.operands()])
 
     def _is_quicker(self, at: int, times: float) -> bool:
-        """Whether a pointwise call, with those before it, is rather computed so many times than kept."""
+        """Whether a call, with those before it, is rather computed so many times than kept."""
         price, rest, loads, long = 0, [at], set(), self.shape[-1] >= LONG
         while rest:
             entry = self.planner.plan.entries[rest.pop()]
-            assert entry.recipe.expression is not None
-            price += cost_of(entry.recipe.expression)
-            if not long and calls_functions(entry.recipe.expression.node):
+            expression = entry.recipe.expression
+            price += entry.recipe.gather.price if expression is None else cost_of(expression)
+            if not long and expression is not None and calls_functions(expression.node):
                 return False
+            made = self.planner.plan.layouts[entry.results[0]]  # type: ignore[index]
             for number in entry.operands():
                 memory = self.planner.place(number).memory
                 maker = self.planner.makers.get(memory)
                 if maker is not None and memory not in self.planner.waiting and self._is_free(maker):
                     rest.append(maker)
-                else:
+                elif 2 * self.planner.plan.layouts[number].size > made.size:  # what is smaller stays in the cache
                     loads.add(memory)
+                    if times > 1 and _inner(self.planner.plan.layouts[number]) != _inner(made):
+                        return False  # it was brought into another order, to be read so
         return (times - 1) * price + times * (len(loads) - 1) <= _PASS
 
     def _again(self, at: int, places: Sequence[Node], condition: Node | None, depth: int, times: float) -> Node:
@@ -268,6 +285,8 @@ class Writer:
         if kind is None:
             raise Untraceable
         parts = [whole("mul", node, const(times, "i64")) for node, times in rest]
+        if condition is None or not any([_is_cut(one) for one in condition.walk()]):  # not at the borders of rows
+            self.jumps += sum([self._jump(node) for node, _ in rest])
         first = self.planner.places.offset[number]
         if steps and steps[-1] not in (0, size, -size):
             # So that the others may be rows. What lies side by side is loaded together where that can be seen: from one
@@ -284,6 +303,12 @@ class Writer:
         further = functools.reduce(functools.partial(whole, "add"), parts) if parts else NEVER
         name = self.sources.setdefault(look, f"s{len(self.sources)}")
         return _computed_in(fetch(kind, name, further, condition))
+
+    def _jump(self, node: Node) -> int:
+        """What it costs that a place is computed for each element of a row, in loads of such: more by dividing."""
+        ops = {one.op for one in node.walk()}
+        along = any([one.op == "place" and one.data == self.inner for one in node.walk()])
+        return 0 if not along else 1 if ops.isdisjoint(("floordiv", "mod")) else 3
 
     def last_written(self) -> int:
         """The index of the last step that what is loaded rests on, which has to be done before."""
@@ -324,4 +349,6 @@ class Writer:
             planner.last_failing = draft
         draft.entries += sorted(self.entries.difference(draft.entries))
         for memory in self.waiting:
-            planner.waiting.pop(memory, None)
+            at = planner.waiting.pop(memory, None)
+            if at is not None:
+                planner.makers[memory] = at

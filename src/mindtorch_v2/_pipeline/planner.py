@@ -61,7 +61,7 @@ class _Planner:
         self.last_failing: Draft | None = None
         self.last_outside: Draft | None = None  # that writes memory which was there before
         self.waiting: dict[int, int] = {}  # by the memory of the result: maps that are part of what will read them
-        self.makers: dict[int, int] = {}  # by memory: the pointwise entry that made a value
+        self.makers: dict[int, int] = {}  # by memory: the pointwise entry, or map in a step, that made a value
         self.changed: dict[int, int] = {}  # by memory: the last entry that wrote it
         self.outside = {self._memory(n) for n in plan.inputs}
         self.live = {self._memory(n) for n in plan.outputs}
