@@ -6,6 +6,7 @@ import pytest
 import mindtorch_v2 as torch
 from mindtorch_v2._backends.cpu.jit import calls, machine
 from mindtorch_v2._backends.cpu.kernels import attention, rnn
+from mindtorch_v2._backends.cpu.kernels import linear as few_rows
 from mindtorch_v2._kernels import panels
 from mindtorch_v2._kernels.language import kernel, multiply_panel, pack, parallel
 from mindtorch_v2._kernels.library.panels import packed, times
@@ -143,3 +144,62 @@ def test_few_queries_or_keys_are_not_packed(monkeypatch):
         query, key = torch.randn(1, 2, queries, 8), torch.randn(1, 2, keys, 8)
         torch.nn.functional.scaled_dot_product_attention(query, key, key)
     assert set(launches) == {attention.kernels.attend}
+
+
+@pytest.fixture(params=[1, 3])
+def threads(request):
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.parametrize("found", TILES, ids=str)
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("rows", [1, 16, 33, 61])
+def test_few_rows_are_multiplied_with_a_weight_as_it_lies(rows, biased, found, kind, threads, monkeypatch):
+    monkeypatch.setattr(few_rows, "tile", lambda: found)
+    monkeypatch.setattr(few_rows, "is_quick", lambda *sizes: True)
+    x, weight = (RNG.standard_normal(shape).astype(kind) for shape in ((rows, 130), (301, 130)))
+    bias = RNG.standard_normal(301).astype(kind) if biased else None
+    made = few_rows.linear(x, weight, bias)
+    exact = x.astype(np.longdouble) @ weight.T.astype(np.longdouble) + (bias if biased else 0)
+    np.testing.assert_allclose(made, exact, rtol=0, atol=130 * 4 * np.finfo(kind).eps)
+    np.testing.assert_array_equal(few_rows.linear(x, weight, bias), made)
+    for others in ((x[:, ::2], weight[:, ::2], bias), (x, weight.astype("float16"), bias)):
+        assert few_rows.linear(*others) is None
+
+
+def test_which_rows_are_few_follows_from_what_else_would_multiply(monkeypatch):
+    monkeypatch.setattr(few_rows, "tile", lambda: TILES[0])
+    monkeypatch.setattr(few_rows, "get_num_threads", lambda: 2)
+    for library in (object(), None):
+        monkeypatch.setattr(few_rows, "onednn_kernels", lambda library=library: library)
+        quick = [rows for rows in range(1, 300) if few_rows.is_quick(rows, 512, 128, 4)]
+        assert quick == ([16, *range(29, 33)] if library else list(range(8, 65)))
+        assert few_rows.is_quick(200, 512, 512, 8) and not few_rows.is_quick(32, 200, 512, 4)
+    monkeypatch.setattr(few_rows, "tile", lambda: None)
+    assert not few_rows.is_quick(16, 512, 512, 4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_linear_layers_of_few_rows_use_it(dtype, monkeypatch):
+    launches = []
+    plain = few_rows.launched
+    monkeypatch.setattr(few_rows, "launched", lambda *args, **given: launches.append(args[0]) or plain(*args, **given))
+    x, layer = torch.randn(32, 256, dtype=dtype, requires_grad=True), torch.nn.Linear(256, 1024, dtype=dtype)
+    expected = x @ layer.weight.T + layer.bias
+    for _ in range(2):
+        made = layer(x)
+        torch.testing.assert_close(made, expected)
+    if machine.tile() is not None:
+        assert few_rows.panels.linear in launches
+    for found, wanted in zip(torch.autograd.grad(made.square().sum(), (x, *layer.parameters())),
+                             torch.autograd.grad(expected.square().sum(), (x, *layer.parameters())), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-3)
+    with torch.no_grad():
+        out = torch.empty(32, 1024, dtype=dtype)
+        assert torch.nn.functional.linear(x, layer.weight, layer.bias).equal(made)
+        assert torch.addmm(layer.bias, x, layer.weight.T, out=out) is out
+        torch.testing.assert_close(out, expected)

@@ -161,6 +161,7 @@ def product(a: Any, b: Any) -> Any:
 
 
 _PREPARED = 1 << 20  # multiplications from which on a primitive of oneDNN for one size takes less time
+_FEW_ROWS = 256  # which kernels of the library may multiply with a weight as it lies
 _DUE, _MOST = 8, 512  # products of a size before one is made, which takes half a millisecond; sizes that are known
 _primitives: dict[tuple, Any] = {}  # by shapes: how many products there were, or what multiplies, or None
 
@@ -192,6 +193,14 @@ def _by_primitive(rows: Any, weight: Any, bias: Any) -> Any:
     return known((len(rows), len(weight)), rows, weight, bias)
 
 
+def _of_few_rows(rows: Any, weight: Any, bias: Any) -> Any:
+    """`linear` of few rows; None where it is not quicker. What computes it is loaded with the first of them."""
+    global _of_few_rows
+    from .kernels.linear import linear as _of_few_rows
+
+    return _of_few_rows(rows, weight, bias)
+
+
 def linear(rows: Any, weight: Any, bias: Any) -> Any:
     """`rows @ weight.T + bias`, of matrices, and a vector or None."""
     call = _product.call or _machine_code(rows, len(weight))
@@ -201,8 +210,12 @@ def linear(rows: Any, weight: Any, bias: Any) -> Any:
             return made
         made = rows.dot(weight.T)
     else:
-        if rows.size * len(weight) >= _PREPARED and rows.dtype.char == "f":
-            made = _by_primitive(rows, weight, bias)
+        if rows.size * len(weight) >= _PREPARED and rows.dtype.char in "fd":
+            if len(rows) <= _FEW_ROWS:
+                made = _of_few_rows(rows, weight, bias)
+                if made is not None:
+                    return made
+            made = _by_primitive(rows, weight, bias) if rows.dtype.char == "f" else None
             if made is not None:
                 return made
         made = call(rows, weight, taken((len(rows), len(weight)), rows.dtype) if offers else None, bias, True)
