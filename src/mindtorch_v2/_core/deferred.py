@@ -1,7 +1,10 @@
 """Arrays whose elements come later: what a tensor has between its recording by a pipeline and the flush."""
 
+import sys
 import weakref
 from typing import Any
+
+_HELD_BY_ITS_PLACE = 2  # references to a field's value, of which one is that of the count
 
 
 class LateArray:
@@ -32,7 +35,7 @@ class Deferred(LateArray):
     """
 
     __slots__ = ("dtype", "error", "holder", "layout", "number", "offset", "others", "root", "shape", "strides",
-                 "trace", "value")  # fmt: skip
+                 "trace", "value", "views")  # fmt: skip
 
     layout: Any
     dtype: Any
@@ -46,6 +49,7 @@ class Deferred(LateArray):
     others: tuple
     value: Any
     error: BaseException | None
+    views: Any  # the places in the recording of views of this, as long as it is none itself
 
     @property
     def ndim(self) -> int:
@@ -77,7 +81,7 @@ class Deferred(LateArray):
         """Whether one tensor shows this memory, and no view of it is there any more."""
         if self.others or self.root is not None:
             return False
-        return self.number not in self.trace.shared or not self.trace.has_views(self.number)
+        return not self.views or all([sys.getrefcount(place.array) <= _HELD_BY_ITS_PLACE for place in self.views])
 
     def settled(self) -> Any:
         """The array, computed now if it was not yet."""

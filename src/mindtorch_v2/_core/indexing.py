@@ -7,7 +7,7 @@ an operator of its own, as in PyTorch.
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from .._dispatch.callers import call_torch_function, is_of_pytorch, mixed_librar
 from .._dispatch.keys import (
     CPU_MASK,
     FUNC_MASK,
+    PIPELINE_MASK,
     PYTHON_MASK,
     REQUIRES_GRAD,
     SPARSE_MASK,
@@ -40,6 +41,9 @@ from .from_data import from_numpy, tensor
 from .tensor import Tensor, tracked_view
 
 _PLAIN, _PLAIN_VIEW = CPU_MASK, CPU_MASK | VIEW_MASK
+_RECORDED, _RECORDED_VIEW = _PLAIN | PIPELINE_MASK, _PLAIN_VIEW | PIPELINE_MASK
+# A place that _pipeline/record_views.py fills: the part of a recorded tensor, None where an operator has to tell.
+recorded_part: list[Callable[[Tensor, Any], Tensor | None]] = []
 _FULL = slice(None)
 _OWN_KINDS = (int, slice, bool)
 _MASKS = (bool_.np, uint8.np)
@@ -66,14 +70,20 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         if unusual.threads:
             include, allow = modes.masks
             keys = (keys | include) & allow
+            if keys & PIPELINE_MASK and self._array.__class__ is np.ndarray:
+                keys ^= PIPELINE_MASK  # views of what is there are made at once
         if keys == _PLAIN or (keys == _PLAIN_VIEW and not self._base._keys & REQUIRES_GRAD):  # type: ignore[union-attr]
             found = _part(self._array, index)
             if found is not None:
                 shown, distance = found
-                return tracked_view(self, shown, self._offset + distance, _GETITEM, (index,))
+                return tracked_view(self, shown, self._offset + distance, GETITEM, (index,))
             dim = _place_of_none(index) if kind is tuple and self._array.size else None
             if dim is not None and (dim < 0 or len(index) <= self._array.ndim + 1):
                 return unsqueeze(self, dim)
+        elif keys == _RECORDED or keys == _RECORDED_VIEW and not self._base._keys & REQUIRES_GRAD:  # type: ignore
+            part = recorded_part[0](self, index)
+            if part is not None:
+                return part
     if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
         return call_torch_function(Tensor.__getitem__, [self], (self, index), {})
     if kind is int:
@@ -105,7 +115,7 @@ def _place_of_none(index: tuple) -> int | None:
     return place
 
 
-def _numpy_part(array: Any, index: Any) -> tuple[Any, int] | None:
+def numpy_part(array: Any, index: Any) -> tuple[Any, int] | None:
     """The part of an array that an index of numbers and slices names, and how many bytes after the array it begins.
 
     None for a part without elements, too: NumPy's would have other strides than PyTorch's.
@@ -130,14 +140,14 @@ _early = 32  # indices before compiled code is loaded for them
 
 
 def _early_part(array: Any, index: Any) -> tuple[Any, int] | None:
-    """As `_numpy_part`, which compiled code takes over from in a program that goes on with indices."""
+    """As `numpy_part`, which compiled code takes over from in a program that goes on with indices."""
     global _part, _early
     _early -= 1
     if _early <= 0:
-        _part, views = _numpy_part, host().views
+        _part, views = numpy_part, host().views
         if views is not None:
             views.functions.when_loaded(_use_compiled)
-    return _numpy_part(array, index)
+    return numpy_part(array, index)
 
 
 def _use_compiled() -> None:
@@ -193,7 +203,7 @@ def _only_numbers_and_slices(parts: tuple) -> bool:
 
 
 composite("_getitem(Tensor(a) self, Any index) -> Tensor(a)", public="")(getitem)
-_GETITEM = registry.get("_getitem")
+GETITEM = registry.get("_getitem")
 
 
 # the parts of an index -----------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Functions of several numbers: extremes, bounds, interpolation, added products, and the parts floats are made of."""
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -48,26 +49,27 @@ def _refuse_complex(name: str) -> Callable[[Tensor, Tensor], None]:
     return check
 
 
-@elementwise
-def _larger_grad(xp: Any, grad: Any, self: Any, other: Any) -> Any:
-    """The gradient where an operand is the larger one; operands that tie share it."""
+@functools.partial(elementwise, version=1)
+def _larger_grad(xp: Any, self: Any, other: Any, grad: Any) -> Any:
+    """The gradient where the first operand is the larger one; operands that tie share it."""
     return xp.where(self < other, 0, xp.where(self == other, grad / 2, grad))
 
 
-@elementwise
-def _smaller_grad(xp: Any, grad: Any, self: Any, other: Any) -> Any:
+@functools.partial(elementwise, version=1)
+def _smaller_grad(xp: Any, self: Any, other: Any, grad: Any) -> Any:
+    """The gradient where the first operand is the smaller one."""
     return xp.where(self > other, 0, xp.where(self == other, grad / 2, grad))
 
 
 op("maximum(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise("maximum", check=_refuse_complex("maximum")),
    npu="aclnnMaximum(self, other, out)",
-   grad=dict(self=_larger_grad, other=lambda grad, self, other: _larger_grad(grad, other, self)),
+   grad=dict(self=_larger_grad, other=_smaller_grad),
    inplace=False, samples=binary(scalar=None))
 op("minimum(Tensor self, Tensor other) -> Tensor",
    kernel=pointwise("minimum", check=_refuse_complex("minimum")),
    npu="aclnnMinimum(self, other, out)",
-   grad=dict(self=_smaller_grad, other=lambda grad, self, other: _smaller_grad(grad, other, self)),
+   grad=dict(self=_smaller_grad, other=_larger_grad),
    inplace=False, samples=binary(scalar=None))
 
 
@@ -100,7 +102,7 @@ def _clamp(xp: Any, self: Any, min: Any, max: Any) -> Any:
 
 
 @elementwise
-def _clamp_grad(xp: Any, grad: Any, self: Any, min: Any, max: Any) -> Any:
+def _clamp_grad(xp: Any, self: Any, min: Any, max: Any, grad: Any) -> Any:
     if min is None:
         return xp.where(self <= max, grad, 0)
     inside = self >= min
@@ -206,14 +208,14 @@ op("clamp_min(Tensor self, Tensor|Scalar min) -> Tensor",
    kernel=_Clamp(lambda xp, self, min: xp.at_least(self, min),
                  check=lambda self, min: _check_bounds(self, [min], "maximum")),
    npu=("aclnnClampMin(self, min, out)", "aclnnClampMinTensor(self, min, out)"),
-   grad=dict(self=lambda grad, self, min: _clamp_grad(grad, self, min, None),
+   grad=dict(self=lambda grad, self, min: _clamp_grad(self, min, None, grad),
              min=lambda grad, self, min: _clamp_bound_grad(grad, self, min, None)[0]),
    samples=binary(), aten=Aten(_bound_overload), inplace="clamp_min_")
 op("clamp_max(Tensor self, Tensor|Scalar max) -> Tensor",
    kernel=_Clamp(lambda xp, self, max: xp.at_most(self, max),
                  check=lambda self, max: _check_bounds(self, [max], "minimum")),
    npu=("aclnnClampMax(self, max, out)", "aclnnClampMaxTensor(self, max, out)"),
-   grad=dict(self=lambda grad, self, max: _clamp_grad(grad, self, None, max),
+   grad=dict(self=lambda grad, self, max: _clamp_grad(self, None, max, grad),
              max=lambda grad, self, max: _clamp_bound_grad(grad, self, None, max)[1]),
    samples=binary(), aten=Aten(_bound_overload), inplace="clamp_max_")
 

@@ -197,7 +197,7 @@ def _sinc(xp: Any, self: Any) -> Any:
 
 
 @elementwise
-def _sinc_grad(xp: Any, grad: Any, self: Any) -> Any:
+def _sinc_grad(xp: Any, self: Any, grad: Any) -> Any:
     turned = self * math.pi
     square = turned * self
     slope = (turned * xp.cos(turned) - xp.sin(turned)) / square
@@ -287,12 +287,12 @@ op("frac(Tensor self) -> Tensor",
 op("erf(Tensor self) -> Tensor",
    kernel=pointwise("erf", floating, excluding=(COMPLEX,), named="erf_vml_cpu"),
    npu="aclnnErf(self, out)",
-   grad=dict(self=elementwise(lambda xp, grad, self: grad * (2 / ROOT_PI) * xp.exp(-self * self))),
+   grad=dict(self=elementwise(lambda xp, self, grad: 2 / ROOT_PI * xp.exp(-self * self) * grad)),
    public="torch Tensor special", samples=unary(), inplace="erf_", keeps_zero=True)
 op("erfc(Tensor self) -> Tensor",
    kernel=pointwise("erfc", floating, excluding=(COMPLEX,), named="erfc_vml_cpu"),
    npu="aclnnErfc(self, out)",
-   grad=dict(self=elementwise(lambda xp, grad, self: grad * (-2 / ROOT_PI) * xp.exp(-self * self))),
+   grad=dict(self=elementwise(lambda xp, self, grad: -2 / ROOT_PI * xp.exp(-self * self) * grad)),
    public="torch Tensor special", samples=unary(), inplace="erfc_")
 op("erfinv(Tensor self) -> Tensor",
    kernel=pointwise("erfinv", floating, excluding=(COMPLEX,), named="erfinv_vml_cpu"),
@@ -411,12 +411,12 @@ def _xlogy(xp: Any, self: Any, other: Any) -> Any:
 
 
 @elementwise
-def _xlogy_slope(xp: Any, grad: Any, self: Any, other: Any) -> Any:
+def _xlogy_slope(xp: Any, self: Any, other: Any, grad: Any) -> Any:
     return xp.where((self == 0) & (other <= 0), 0, grad * xp.log(other))
 
 
 def _xlogy_self_grad(grad: Tensor, self: Tensor, other: Any) -> Tensor:
-    return _xlogy_slope(grad, self, grad.new_full((), other) if other.__class__ in NUMBERS else other)
+    return _xlogy_slope(self, grad.new_full((), other) if other.__class__ in NUMBERS else other, grad)
 
 
 op("xlogy(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",

@@ -57,14 +57,13 @@ class Made(NamedTuple):
 class Shortcut:
     """What a composite recorded: the last node, and what it left in the trace."""
 
-    __slots__ = ("a0", "a1", "a2", "a3", "end", "kernel", "noted", "numbers", "rest", "results", "several", "shared")
+    __slots__ = ("a0", "a1", "a2", "a3", "end", "kernel", "noted", "numbers", "rest", "results", "several")
 
     end: Node
     results: list[Made]
     several: Callable[[list[Tensor]], Any] | None  # what puts several results together
     numbers: list[Any]
     noted: list[Node]  # whose line in the program is noted
-    shared: set[int]  # values that views were made of
 
     def __init__(self, kernel: "Known", rest: tuple) -> None:
         self.kernel, self.rest = kernel, rest
@@ -78,8 +77,6 @@ class Shortcut:
             where = place_of_caller()
             for node in self.noted:
                 trace.lines[node] = where
-        if self.shared:
-            trace.shared.update(self.shared)
         if self.several is None:
             return self.results[0].again(tensors)
         return self.several([made.again(tensors) for made in self.results])
@@ -171,7 +168,6 @@ def _shortcut(known: Known, rest: tuple, given: tuple, trace: Trace, start: Node
     short.end, short.results, short.several = trace.node, made, several
     short.numbers = trace.numbers[marks[-1] :]
     short.noted = [node for node in nodes if node in trace.lines]
-    short.shared = {node.root for node in nodes if node.recipe.kind == "view" and node.root is not None}
     for node in nodes:
         node.lends = False
         if node.tensor is not None:

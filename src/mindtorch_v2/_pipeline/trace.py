@@ -84,7 +84,7 @@ class Place:
     one recording after the other as long as nobody holds it. Views lie `offset` bytes into the memory of value `root`.
     """
 
-    __slots__ = ("array", "layout", "number", "offset", "root", "tensor")
+    __slots__ = ("array", "layout", "number", "offset", "root", "tensor", "views")
 
     array: Any
     tensor: Any  # that of a call which nobody held at a flush: it is given to the next recording again
@@ -92,6 +92,7 @@ class Place:
     number: int
     root: int | None
     offset: int
+    views: "list[Node] | None"  # that show the memory of this value
 
     def renew(self, trace: "Trace") -> None:
         """Takes another `Deferred`, since this one is held, or tells what happened."""
@@ -100,7 +101,7 @@ class Place:
         layout = made.layout = self.layout
         made.shape, made.strides, made.dtype = layout.shape, layout.strides, layout.dtype
         made.trace, made.number, made.root, made.offset = trace, self.number, self.root, self.offset
-        made.value, made.error, made.others, made.holder = None, None, (), nobody
+        made.value, made.error, made.others, made.holder, made.views = None, None, (), nobody, self.views
 
 
 class Node(Place):
@@ -114,13 +115,14 @@ class Node(Place):
     """
 
     __slots__ = ("a0", "a1", "a2", "a3", "after", "count", "free", "frequent", "kernel", "known", "lends", "likely",
-                 "made", "operands", "parent", "plans", "recipe", "rest", "shortcut", "views")  # fmt: skip
+                 "made", "operands", "parent", "plans", "recipe", "rest", "shortcut", "step", "together")  # fmt: skip
 
     likely: "Node"
     a0: Place
     rest: tuple
     free: int
-    views: list["Node"]  # of a call that gives views and is known again: all of them
+    together: list["Node"]  # of a call that gives views and is known again: all of them
+    step: tuple  # of such a call, what leads from a tensor that is no view to the first of them
 
     def __init__(self, parent: "Node | None", recipe: Any, operands: tuple, count: int) -> None:
         self.parent, self.recipe, self.operands, self.count = parent, recipe, operands, count
@@ -168,7 +170,7 @@ class Trace:
     """See the package. `node` stands for what was recorded since the last flush."""
 
     __slots__ = ("__weakref__", "_last", "_places", "apart", "draws", "flush", "inputs", "known", "lent", "lines",
-                 "live", "node", "nodes", "numbers", "outputs", "plan", "quick", "root", "saves", "shared", "touched",
+                 "live", "node", "nodes", "numbers", "outputs", "plan", "quick", "root", "saves", "touched",
                  "written")  # fmt: skip
 
     live: "Trace"
@@ -194,7 +196,6 @@ class Trace:
         self.inputs: dict[int, Any] = {}
         self.written: set[int] = set()  # inputs that are written
         self.draws = False  # whether calls take random numbers
-        self.shared: set[int] = set()  # values that views were made of
         self.touched: list[int] = []  # values that several tensors show
         self.lines: dict[Node, tuple] = {}  # code and instruction of a caller
         self.outputs: tuple[int, ...] = ()
@@ -255,10 +256,16 @@ class Trace:
                 if layout is not None:
                     place = node if single else Place()
                     place.number, place.layout, place.root, place.offset = node.count, layout, root, offset
+                    place.views = None
                     place.renew(self)
                     node.count += 1
                 made.append(place)
             node.made = tuple(made)
+            if root is not None:
+                shown = self.places_up_to(parent)[root]
+                if shown.views is None:
+                    shown.views = shown.array.views = []
+                shown.views.append(node)
         parent.likely = self.node = node
         return node
 
@@ -291,16 +298,6 @@ class Trace:
         self._last = node
         return self._places
 
-    def has_views(self, number: int) -> bool:
-        """Whether somebody holds a view of a value's memory."""
-        node = self.node
-        while node.parent is not None and number not in [place.number for place in node.made if place is not None]:
-            is_view = node.recipe is not None and node.recipe.kind == "view" and node.root == number
-            if is_view and sys.getrefcount(node.array) > _HELD_BY_ITS_PLACE:
-                return True
-            node = node.parent
-        return False
-
     # flushing --------------------------------------------------------------------------------------------------------
 
     def taken(self) -> "Trace":
@@ -308,7 +305,7 @@ class Trace:
         made = _new(Trace)
         made.node, made._last, made._places, made.numbers = self.node, self._last, self._places, self.numbers
         made.saves, made.apart, made.known, made.inputs = self.saves, self.apart, self.known, self.inputs
-        made.written, made.draws, made.shared, made.touched = self.written, self.draws, self.shared, self.touched
+        made.written, made.draws, made.touched = self.written, self.draws, self.touched
         made.lines, made.root, made.nodes, made.quick = self.lines, self.root, self.nodes, self.quick
         made.outputs, made.plan, made.flush, made.live = (), None, nothing, self
         self._begin()
@@ -585,16 +582,6 @@ def _references(places: int) -> int:
 _REFERENCES = _references(1)
 _REFERENCES_OF_LENT = _references(4)  # a node, its tensor, and `arrays` and `plain` of what was lent
 _UNHELD, _SHOWN, _NONE = _other_than(_REFERENCES), _other_than(_REFERENCES_OF_LENT), _other_than(0)
-
-
-def _references_of_place() -> int:
-    """To an array that nothing but its place holds."""
-    place = Place()
-    place.array = object()
-    return sys.getrefcount(place.array)
-
-
-_HELD_BY_ITS_PLACE = _references_of_place()
 
 
 class Slots(NamedTuple):

@@ -1,5 +1,7 @@
 """torch.pipeline: operations are recorded, run together when something needs them, and give what eager mode gives."""
 
+import contextlib
+import itertools
 import threading
 import weakref
 from typing import Any
@@ -807,3 +809,100 @@ def test_other_sizes_have_the_kernels_of_those_that_were_planned_before() -> Non
         kernels.append([step.kernel for step in pipe.history[-1][1].steps])
     assert len(kernels[0]) == 1
     assert kernels[0][0] is kernels[1][0] is kernels[2][0]
+
+
+def test_memory_is_shared_as_long_as_a_view_of_it_is_there() -> None:
+    """A gradient is added to in place if nobody else sees it, as in eager calls."""
+    x = torch.arange(4.0).reshape(2, 2)
+    for _ in range(3):
+        with torch.pipeline():
+            made = x * 2
+            assert made._array.is_alone()
+            view = made.t()
+            other = view[0]
+            assert not made._array.is_alone() and not view._array.is_alone()
+            del view
+            assert not made._array.is_alone()
+            del other
+            assert made._array.is_alone()
+            kept = made.view(4)
+        assert kept.tolist() == [0.0, 2.0, 4.0, 6.0]
+
+
+class _Index:
+    """A number that is none of Python's own."""
+
+    def __index__(self) -> int:
+        return 1
+
+
+PARTS: list[Any] = [
+    1, -1, slice(1, None), slice(None, None, 2), slice(0, 2), (1, 0), (slice(None), 1), (Ellipsis, 0), (0, Ellipsis),
+    (), Ellipsis, (slice(1, 3), slice(None, None, 3)), (slice(-2, None), -1), slice(5, 9), None, (None, 1), True,
+    (True, 0), (1, True), _Index(), (_Index(), 0), slice(_Index(), None), [0, 2], (slice(None), [0, 1]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("index", PARTS, ids=str)
+def test_parts_of_recorded_tensors(index: Any) -> None:
+    """An index is the view that it is in eager calls, also where it follows one that compares equal and is another."""
+    x = torch.arange(12.0).reshape(3, 4)
+
+    def program(at: Any) -> list[torch.Tensor]:
+        whole = x * 2
+        part = whole[at]
+        again = part[..., None] if part.dim() else part
+        part += 1
+        return [whole, part, again]
+
+    for at in (1, (1, 0), index, (1, 1), index):
+        expected = program(at)
+        with torch.pipeline():
+            made = program(at)
+            shown = [(t.shape, t.stride(), t.storage_offset(), t._is_view(), t._version) for t in made]
+        assert shown == [(t.shape, t.stride(), t.storage_offset(), t._is_view(), t._version) for t in expected]
+        assert all(map(torch.equal, made, expected))
+        assert [t._base is made[0] for t in made] == [t._base is expected[0] for t in expected]
+
+
+def test_indices_that_hold_tensors_are_not_compared() -> None:
+    x, one = torch.arange(12.0).reshape(3, 4), torch.tensor(1)
+    for _ in range(3):
+        with torch.pipeline():
+            made = x * 2
+            parts = [made[1:], made[one:], made[one], made[(one, 0)], made[1], made[0, :one]]
+        wanted = [made[1:], made[1:], made[1], made[1, 0], made[1], made[0, :1]]
+        assert all(map(torch.equal, parts, wanted))
+
+
+FORMULAS: dict[str, Any] = {
+    "maximum": torch.maximum, "minimum": torch.minimum, "atan2": torch.atan2, "logaddexp": torch.logaddexp,
+    "clamp": lambda a, b: a.clamp(0.3, 0.8), "sinc": lambda a, b: torch.sinc(a), "erf": lambda a, b: torch.erf(a),
+    "softplus": lambda a, b: torch.nn.functional.softplus(a), "mish": lambda a, b: torch.nn.functional.mish(a),
+    "logit": lambda a, b: torch.logit(a), "xlogy": torch.xlogy, "sqrt": lambda a, b: a.sqrt(),
+    "hardswish": lambda a, b: torch.nn.functional.hardswish(a), "sin": lambda a, b: a.sin(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_gradients_lie_as_those_of_eager_calls(name: str) -> None:
+    """Formulas of derivatives run as one kernel in eager calls, and as operators in a pipeline."""
+
+    def laid(turned: bool, first: float) -> torch.Tensor:
+        made = torch.linspace(first, 0.9, 12)
+        return (made.reshape(4, 3).t() if turned else made.reshape(3, 4)).detach()
+
+    for own, others, gradients in itertools.product((False, True), repeat=3):
+        found = []
+        for block in (contextlib.nullcontext(), torch.pipeline()):
+            x, y = laid(own, 0.1).requires_grad_(), laid(others, 0.2).requires_grad_()
+            with block:
+                result = FORMULAS[name](x, y)
+                grads = torch.autograd.grad(result, (x, y), laid(gradients, 0.3), retain_graph=True, allow_unused=True)
+                result.backward(laid(gradients, 0.3))
+            made = [g for g in (*grads, x.grad, y.grad) if g is not None]
+            found.append(([(g._version, g.stride()) for g in made], made))
+        assert found[0][0] == found[1][0]
+        assert all(map(torch.allclose, found[0][1], found[1][1]))
+        if name in ("maximum", "minimum"):  # whose gradient PyTorch writes to, and lays out as the first operand
+            assert found[0][0][:2] == [(1, (1, 3) if own else (4, 1))] * 2

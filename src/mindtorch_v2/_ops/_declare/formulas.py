@@ -9,8 +9,17 @@ import numpy as np
 from ..._autograd.node import VersionCounter
 from ..._backends.interface import host
 from ..._core.dtype import bool_, complex64, complex128, float32, float64, int32, int64
+from ..._core.geometry import is_dense
 from ..._core.tensor import wrap
-from ..._dispatch.keys import FUNC_MASK, HOST_MASK, RECORDING_MASK, UNRECORDED_MASKS, modes
+from ..._dispatch.keys import (
+    FUNC_MASK,
+    HOST_MASK,
+    RECORDING_MASK,
+    SPARSE_MASK,
+    TORCH_DISPATCH_MASK,
+    UNRECORDED_MASKS,
+    modes,
+)
 from ..._dispatch.registry import Operator
 from ..._dispatch.schema import Schema
 from .families import Pointwise
@@ -20,6 +29,7 @@ _SMALL = 4096  # elements up to which a call costs more than the arithmetic
 _NO_TENSORS = frozenset((int, float, bool, complex, str, tuple, type(None)))
 _add: Any = np.add.reduce
 _COMPUTED = frozenset(kind.np for kind in (float32, float64, complex64, complex128))
+_NOT_STRIDED = FUNC_MASK | SPARSE_MASK | TORCH_DISPATCH_MASK  # or others have to be asked how it lies
 _UNROUNDED = _COMPUTED | {kind.np for kind in (int64, int32, bool_)}
 
 
@@ -165,11 +175,12 @@ def on_arrays(compute: Callable, version: int = 0) -> Callable:
     return formula
 
 
-def elementwise(compute: Callable) -> Callable:
+def elementwise(compute: Callable, version: int = 0) -> Callable:
     """The formula `compute(xp, ...)`, in the parameters after `xp`, of a derivative that treats each element alone.
 
     If nothing is recorded, watched or transformed, it runs as one pointwise kernel of the CPU; else as operators, and
-    so in half precision, where PyTorch rounds after each of them.
+    so in half precision, where PyTorch rounds after each of them. The result lies as a pointwise one of the parameters
+    in their order does. `version` is how often PyTorch writes to it.
     """
     known: dict[tuple, tuple[Callable, tuple[int, ...]]] = {}
 
@@ -184,12 +195,38 @@ def elementwise(compute: Callable) -> Callable:
                 if values[i]._keys & ~RECORDING_MASK != HOST_MASK or values[i]._array.dtype not in _UNROUNDED:
                     break
             else:
-                return kernel(*values)
-        return compute(TENSORS, *values)
+                made = kernel(*values)
+                if version:
+                    made._counter = VersionCounter(version)
+                return made
+        made = compute(TENSORS, *_lying_alike(values))
+        for _ in range(0 if made._keys & FUNC_MASK else version):
+            made._bump_version()
+        return made
 
     code = compute.__code__
     formula.parameters = code.co_varnames[1 : code.co_argcount]  # type: ignore[attr-defined]
     return formula
+
+
+def _lying_alike(values: Sequence[Any]) -> Sequence[Any]:
+    """Arguments of which tensors lie as the first does, so that it is not the order of operators that decides."""
+    tensors = [(i, value) for i, value in enumerate(values) if value.__class__ not in _NO_TENSORS]
+    if any(value._keys & _NOT_STRIDED for _, value in tensors) or modes.include & TORCH_DISPATCH_MASK:
+        return values
+    arrays = [(i, value._array) for i, value in tensors if value._array.ndim > 1]
+    if len({array.strides for _, array in arrays}) < 2:
+        return values
+    (_, first), *others = arrays
+    if not is_dense(first):
+        return values
+    order = sorted(range(first.ndim), key=lambda d: -first.strides[d])
+    back = sorted(range(first.ndim), key=order.__getitem__)
+    given = list(values)
+    for i, array in others:
+        if array.shape == first.shape and array.strides != first.strides:
+            given[i] = values[i].permute(order).contiguous().permute(back)
+    return given
 
 
 def _loop(compute: Callable, values: Sequence[Any]) -> tuple[Callable, tuple[int, ...]]:
