@@ -1,12 +1,27 @@
-"""Numbers that PyTorch may trace as symbols. Nothing here makes symbols: these work on plain numbers."""
+"""Numbers that PyTorch may trace as symbols. Functions work on plain numbers, which symbols are, too."""
 
 import math
 from collections.abc import Iterable
 from typing import Any
 
 
-class SymInt:
-    """An integer known only while tracing; there are none here, so that isinstance answers False."""
+class SymInt(int):
+    """A size that varies, as a backend of `torch.compile` is shown it: a number with a name.
+
+    Computing with it gives plain numbers, and questions about it are answered for the number that it is.
+    """
+
+    name: str
+
+    def __new__(cls, value: int, name: str = "") -> "SymInt":
+        made = super().__new__(cls, value)
+        made.name = name
+        return made
+
+    def __repr__(self) -> str:
+        return self.name
+
+    __str__ = __repr__
 
 
 class SymFloat:

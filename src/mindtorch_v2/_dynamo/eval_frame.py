@@ -120,6 +120,9 @@ class Region:
         self.graphs: dict[
             int, dict[Any, Callable]
         ] = {}  # what a backend made: by the graph's place in a call, and its key
+        # By the graph's place: recordings that graphs were made of, and graphs for several sizes with what they are of.
+        self.sketches: dict[int, list[Any]] = {}
+        self.sized: dict[int, list[tuple[Any, Callable]]] = {}
         self.kinds: dict[int, dict[Any, Any]] = {}  # likewise: the arguments that something was compiled for
         self.seen: set[Any] = set()
         self.limit_hit = False

@@ -14,25 +14,41 @@ from .._dispatch.registry import Operator
 from .._pipeline.trace import Free, Trace, Value
 from ..fx import Graph, GraphModule, Node
 from ..nn import Module
+from .sizes import Formula, Sizes
 
 
-def graph_module(trace: Trace) -> GraphModule:
-    """A module that computes what a trace recorded: from the arrays it began with, a tuple of those held at its end."""
+def graph_module(trace: Trace, sizes: Sizes | None = None) -> GraphModule:
+    """A module that computes what a trace recorded: from the arrays it began with, a tuple of those held at its end.
+
+    With `sizes`, those that vary are inputs, too, and numbers that follow from them are computed.
+    """
     graph = Graph()
     nodes: dict[int | None, Any] = {}
+    symbols: dict[int, Node] = {}
     for position, number in enumerate(trace.inputs):
-        nodes[number] = graph.placeholder(f"arg{position}_1")
+        for k, at in enumerate(sizes.given if sizes is not None else ()):
+            if at == position:
+                symbols[k] = graph.placeholder(f"arg{len(graph.nodes)}_1")
+                symbols[k].meta["val"] = sizes.symbols()[k]  # type: ignore[union-attr]
+        nodes[number] = graph.placeholder(f"arg{len(graph.nodes)}_1")
         nodes[number].meta["tensor_meta"] = trace.layouts[number]
+    computed: dict[Formula, Any] = {}
 
-    def argument(value: Any) -> Any:
+    def argument(path: tuple, value: Any) -> Any:
         if value.__class__ is Value:
             return nodes[value]
-        if value.__class__ is Free:
+        free = value.__class__ is Free
+        formula = sizes.formulas.get(("number", int(value)) if free else path) if sizes is not None else None
+        if formula is not None:
+            if formula not in computed:
+                computed[formula] = formula.written(symbols.__getitem__, lambda f, *of: graph.call_function(f, of))
+            return computed[formula]
+        if free:
             return trace.numbers[value]
-        return tuple(map(argument, value)) if value.__class__ is tuple else value
+        return tuple([argument((*path, i), v) for i, v in enumerate(value)]) if value.__class__ is tuple else value
 
     several: tuple[Any, Node, int] | None = None  # of a view with several results, each of which is an entry
-    for entry in trace.entries:
+    for at, entry in enumerate(trace.entries):
         schema = entry.operator.schema
         if entry.kind == "view" and entry.operator.declaration.family.several and several is not None:
             first, call, count = several
@@ -44,7 +60,7 @@ def graph_module(trace: Trace) -> GraphModule:
                 nodes[entry.results[0]] = graph.call_function(operator.getitem, (call, count))
                 several = (first, call, count + 1)
                 continue
-        given = list(map(argument, entry.arguments))
+        given = [argument((at, i), value) for i, value in enumerate(entry.arguments)]
         positional = len(schema.positional)
         args = given[:positional]
         while args and _is_default(args[-1], schema.defaults[len(args) - 1]):

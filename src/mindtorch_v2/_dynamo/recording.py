@@ -18,6 +18,7 @@ from . import config, exc
 from .backends.debugging import GraphCompileReason
 from .frames import BRANCHING, called_from, user_stack
 from .graphs import graph_module, tensor_on
+from .sizes import Sizes, Sketch, assumed, compared, varying
 
 _log = logging.getLogger("torch._dynamo")
 _RECOMPILATION = (
@@ -26,6 +27,7 @@ _RECOMPILATION = (
 
 
 _PLANS = 256  # of one function that are remembered
+_MOST_SKETCHES = 16  # recordings that others are compared with
 # What decides whether recording is worth it. Seconds and bytes a second, measured on one core of a server and on a GPU.
 _RECORDING, _LAUNCH, _GPU_LAUNCH = 12e-6, 1e-6, 5e-6
 _CPU_BYTES, _GPU_BYTES = 1e10, 2e12
@@ -138,11 +140,15 @@ class Recording(Pipeline):
         compiled = region.graphs.get(position, {}).get(key)
         if compiled is None:
             sized = region.settings.dynamic is False
-            if not self._admitted(position, lambda: key if sized else (_without_sizes(trace), *trace.numbers)):
-                return super().compute
+            sketch = None if sized else Sketch(trace)
+            compiled = None if sketch is None else self._known_for_other_sizes(position, sketch)
+            if compiled is None:
+                if not self._admitted(position, lambda: key if sized else (_without_sizes(trace), *trace.numbers)):
+                    return super().compute
+                compiled = self._compiled_for_sizes(position, trace, sketch) if sketch else self._compiled(trace)
             if len(region.graphs.setdefault(position, {})) >= _PLANS:
                 region.graphs[position].clear()
-            compiled = region.graphs[position][key] = self._compiled(trace)
+            region.graphs[position][key] = compiled
 
         def run(trace: Trace) -> Sequence[Any]:
             with changed_modes(include=0, exclude=0, grad_enabled=False, inference=False):
@@ -157,13 +163,52 @@ class Recording(Pipeline):
             self.history.append((trace, plan))
         return plan.run(list(trace.inputs.values()), trace.numbers)
 
-    def _compiled(self, trace: Trace) -> Callable:
-        backend, gm = self.region.settings.backend, graph_module(trace)
+    def _known_for_other_sizes(self, position: int, sketch: Sketch) -> Callable | None:
+        """What a backend made for several sizes, if a recording is one of those that it serves."""
+        for sizes, compiled in self.region.sized.get(position, ()):
+            values = sizes.values_in(sketch)
+            if values is not None:
+                return _with_sizes(sizes, values, compiled)
+        return None
+
+    def _compiled_for_sizes(self, position: int, trace: Trace, sketch: Sketch) -> Callable:
+        """What a backend makes of a recording: for several sizes where an earlier one had others, or the program says
+        that they vary.
+        """
+        region = self.region
+        before = region.sketches.setdefault(position, [])
+        found = None
+        if config.automatic_dynamic_shapes:
+            found = next((sizes for one in reversed(before) for sizes in [compared(one, sketch)] if sizes), None)
+        if found is None:
+            marked = self._marked(trace)
+            if config.automatic_dynamic_shapes:
+                marked |= {place for one in before for place in varying(one, sketch)}
+            if region.settings.dynamic or marked:
+                found = assumed(sketch, None if region.settings.dynamic else marked)
+        before.append(sketch)
+        del before[:-_MOST_SKETCHES]
+        if found is None:
+            return self._compiled(trace)
+        compiled = self._compiled(trace, found)
+        region.sized.setdefault(position, []).append((found, compiled))
+        return _with_sizes(found, found.values, compiled)
+
+    def _marked(self, trace: Trace) -> set[tuple[int, int]]:
+        """The inputs and dimensions of a recording that `mark_dynamic` names."""
+        places = {id(array): i for i, array in enumerate(trace.inputs.values())}
+        tensors = [value for value in (*self.args, *self.kwargs.values()) if isinstance(value, Tensor)]
+        return {(places[id(one._array)], d % max(one.dim(), 1)) for one in tensors if id(one._array) in places
+                for d in getattr(one, "_dynamo_dynamic_indices", ())}  # fmt: skip
+
+    def _compiled(self, trace: Trace, sizes: Sizes | None = None) -> Callable:
+        backend, gm = self.region.settings.backend, graph_module(trace, sizes)
+        given = _tensors(trace) if sizes is None else sizes.beside(sizes.symbols(), _tensors(trace))
         if shows("graph_code"):
             _log.warning("TRACED GRAPH\n%s", gm.code)
         try:
             with changed_modes(include=0, exclude=0, grad_enabled=False, inference=False):
-                compiled = backend(gm, _tensors(trace))
+                compiled = backend(gm, given)
             if not callable(compiled):
                 raise AssertionError("compiler_fn did not return callable")
         except exc.TorchDynamoException:
@@ -259,6 +304,11 @@ def _moved(numbers: Sequence[int | None], layouts: Sequence[Layout]) -> int:
 
 def _tensors(trace: Trace) -> list[Tensor]:
     return [tensor_on(array, trace.layouts[number].device) for number, array in trace.inputs.items()]
+
+
+def _with_sizes(sizes: Sizes, values: Sequence[int], compiled: Callable) -> Callable:
+    """A function of the tensors of a recording, which gives a graph the sizes that it wants, too."""
+    return lambda *tensors: compiled(*sizes.beside(values, tensors))
 
 
 def _without_sizes(trace: Trace) -> tuple:
