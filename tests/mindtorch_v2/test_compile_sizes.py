@@ -46,6 +46,11 @@ def cut(x: torch.Tensor) -> torch.Tensor:
     return y[:-1] + y[1:]
 
 
+def halved(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    return y[: x.shape[0] // 2].relu()
+
+
 def normalised(x: torch.Tensor) -> torch.Tensor:
     return F.layer_norm(x.sin(), (8,)) * x.shape[1]
 
@@ -55,7 +60,8 @@ def normalised(x: torch.Tensor) -> torch.Tensor:
 PROGRAMS: dict[str, tuple[Callable, int, int]] = {
     "sin": (lambda x: torch.sin(x) + 1, 2, 1), "joined": (joined, 2, 1), "divided": (divided, 2, 2),
     "flattened": (flattened, 2, 2), "branching": (branching, 5, 3), "by_size": (by_size, 2, 2),
-    "spread": (spread, 2, 1), "multiplied": (multiplied, 2, 1), "cut": (cut, 2, 1), "normalised": (normalised, 2, 1),
+    "spread": (spread, 2, 1), "multiplied": (multiplied, 2, 1), "cut": (cut, 2, 1), "halved": (halved, 2, 2),
+    "normalised": (normalised, 2, 1),
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import mindtorch_v2 as torch
 
+from .._core.indexing import GETITEM
 from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
 from .._dispatch.keys import CPU_MASK, CUDA_MASK
@@ -45,12 +46,14 @@ def graph_module(trace: Trace, sizes: Sizes | None = None) -> GraphModule:
             return computed[formula]
         if free:
             return trace.numbers[value]
+        if value.__class__ is slice:
+            return slice(*argument((*path, "slice"), (value.start, value.stop, value.step)))
         return tuple([argument((*path, i), v) for i, v in enumerate(value)]) if value.__class__ is tuple else value
 
     several: tuple[Any, Node, int] | None = None  # of a view with several results, each of which is an entry
     for at, entry in enumerate(trace.entries):
         schema = entry.operator.schema
-        if entry.kind == "view" and entry.operator.declaration.family.several and several is not None:
+        if entry.kind == "view" and _gives_several(entry.operator) and several is not None:
             first, call, count = several
             if (
                 entry.operator is first.operator
@@ -77,7 +80,7 @@ def graph_module(trace: Trace, sizes: Sizes | None = None) -> GraphModule:
             for position, result in enumerate(entry.results):
                 if result is not None:
                     nodes[result] = graph.call_function(operator.getitem, (node, position))
-        elif entry.kind == "view" and entry.operator.declaration.family.several:
+        elif entry.kind == "view" and _gives_several(entry.operator):
             nodes[entry.results[0]] = graph.call_function(operator.getitem, (node, 0))
             several = (entry, node, 1)
         elif entry.results:
@@ -86,8 +89,15 @@ def graph_module(trace: Trace, sizes: Sizes | None = None) -> GraphModule:
     return GraphModule(Module(), graph)
 
 
+def _gives_several(called: Operator) -> bool:
+    """Whether a view operator gives several views; an index, which is recorded as it stands, gives one."""
+    return called is not GETITEM and called.declaration.family.several
+
+
 def _call(graph: Graph, called: Operator, args: tuple, kwargs: dict[str, Any]) -> Node:
     """A node that calls an operator: as a function of torch, as a method, or by the operator's own name."""
+    if called is GETITEM:
+        return graph.call_function(operator.getitem, args, kwargs)
     name = called.schema.base_name
     public: Any = called.declaration.public if called.declaration is not None else None
     if public is not None and getattr(torch, name, None) is public:

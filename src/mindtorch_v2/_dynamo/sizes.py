@@ -21,6 +21,9 @@ _FUNCTIONS: dict[str, Callable[[int, int], int]] = {
 _LENGTHS = frozenset(("size", "shape", "length", "start", "end", "output_size", "repeats", "split_size", "sizes"))
 
 
+_PARTS = [("floordiv", n) for n in range(2, 17)]
+
+
 class Formula(NamedTuple):
     """A number out of sizes: the one of a number where there is no operation, else what it gives for two operands."""
 
@@ -70,6 +73,8 @@ def _leaves(path: tuple, value: Any) -> Iterator[tuple[tuple, Any]]:
         yield (*path, "length"), len(value)
         for i, each in enumerate(value):
             yield from _leaves((*path, i), each)
+    elif value.__class__ is slice:
+        yield from _leaves((*path, "slice"), (value.start, value.stop, value.step))
     else:
         yield path, value
 
@@ -168,10 +173,7 @@ def _formula(wanted: tuple[Any, Any], pairs: Sequence[tuple[int, int]]) -> Formu
         if pair == wanted:
             return Formula(k)
     for k, pair in enumerate(pairs):
-        for function, other in (("mul", wanted[0] // pair[0]), ("add", wanted[0] - pair[0]),
-                                ("floordiv", pair[0] // wanted[0] if wanted[0] > 0 else 0)):  # fmt: skip
-            if function == "floordiv" and other < 2:
-                continue
+        for function, other in (("mul", wanted[0] // pair[0]), ("add", wanted[0] - pair[0]), *_PARTS):
             if all(_FUNCTIONS[function](size, other) == value for size, value in zip(pair, wanted, strict=True)):
                 return Formula(k, function, other)
     for k, one in enumerate(pairs):
