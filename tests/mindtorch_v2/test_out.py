@@ -1,8 +1,10 @@
 """`out=` of every operator: wherever it lies and whatever it shares, it gets what the functional call gives.
 
-Each call is made with machine code at once where there is a compiler, and as often as plans need to be made and used.
+So do in-place forms, and neither needs memory for a second result. Each call is made with machine code at once where
+there is a compiler, and as often as plans need to be made and used.
 """
 
+import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -289,3 +291,100 @@ def test_kernels_of_a_program_are_called() -> None:
         library._destroy()
     torch.special.bessel_j1(x, out=out)
     assert_same(out, torch.special.bessel_j1(x))
+
+
+# memory --------------------------------------------------------------------------------------------------------------
+
+_x, _row = torch.rand(300, 256), torch.rand(256)
+_square, _turned = torch.rand(256, 256), torch.rand(256, 300)
+_kept, _places = _x > 0.5, torch.randperm(256)
+WRITES: dict[str, Callable[[torch.Tensor], Any]] = {
+    "mul": lambda out: torch.mul(_x, _x, out=out),
+    "mul of a number": lambda out: torch.mul(_x, 2, out=out),
+    "add": lambda out: torch.add(_x, _row, alpha=2, out=out),
+    "exp": lambda out: torch.exp(_x, out=out),
+    "clamp": lambda out: torch.clamp(_x, 0.2, 0.7, out=out),
+    "remainder": lambda out: torch.remainder(_x, _row, out=out),
+    "addcmul": lambda out: torch.addcmul(_x, _x, _x, value=2, out=out),
+    "max": lambda out: torch.max(_x, _row, out=out),
+    "outer": lambda out: torch.outer(torch.rand(300), _row, out=out),
+    "softmax": lambda out: torch.softmax(_x, 1, out=out),
+    "cumsum": lambda out: torch.cumsum(_x, 0, out=out),
+    "mm": lambda out: torch.mm(_x, _square, out=out),
+    "matmul": lambda out: torch.matmul(_x, _square, out=out),
+    "addmm": lambda out: torch.addmm(_row, _x, _square, out=out),
+    "bmm": lambda out: torch.bmm(_x[None], _square[None], out=out[None]),
+    "cat": lambda out: torch.cat([_x[:100], _x[100:]], out=out),
+    "sum": lambda out: torch.sum(_x[None].expand(2, 300, 256).contiguous(), 0, out=out),
+    "tril": lambda out: torch.tril(_x, out=out),
+    "addr": lambda out: torch.addr(_x, torch.rand(300), _row, out=out),
+    "mul_": lambda out: out.mul_(_x),
+    "clamp_": lambda out: out.clamp_(0.2, 0.7),
+    "tril_": lambda out: out.tril_(),
+    "addr_": lambda out: out.addr_(torch.rand(300), _row),
+    "cumsum_": lambda out: out.cumsum_(0),
+    "renorm_": lambda out: out.renorm_(2, 0, 1.0),
+}
+
+
+@pytest.mark.skipif(not machine.available(), reason="needs llvmlite, and MINDTORCH_JIT other than 0")
+@pytest.mark.parametrize("name", WRITES)
+def test_no_second_result_is_made(name: str) -> None:
+    out = torch.rand(300, 256)
+    for _ in range(12):
+        WRITES[name](out)
+    given = 2 * out.nbytes if name == "sum" else 0  # what the call makes for its argument
+    tracemalloc.start()
+    try:
+        WRITES[name](out)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most - given < out.nbytes // 2
+
+
+# in place ------------------------------------------------------------------------------------------------------------
+
+OVERWRITTEN: dict[str, Callable[[torch.Tensor, bool], torch.Tensor]] = {
+    "tril": lambda x, inplace: x.tril_(1) if inplace else x.tril(1),
+    "triu": lambda x, inplace: x.triu_(-1) if inplace else x.triu(-1),
+    "addr": lambda x, inplace: (x.addr_ if inplace else x.addr)(torch.arange(x.shape[-2]), torch.arange(x.shape[-1]))
+    if x.dtype is torch.int64 else (x.addr_ if inplace else x.addr)(torch.arange(x.shape[-2]).to(x.dtype),
+                                                                    torch.ones(x.shape[-1], dtype=x.dtype), beta=0.5),
+    "cumsum": lambda x, inplace: x.cumsum_(0) if inplace else x.cumsum(0, dtype=x.dtype),
+    "cumsum of rows": lambda x, inplace: x.cumsum_(-1) if inplace else x.cumsum(-1, dtype=x.dtype),
+    "cumprod": lambda x, inplace: x.cumprod_(0) if inplace else x.cumprod(0, dtype=x.dtype),
+    "cumprod of rows": lambda x, inplace: x.cumprod_(-1) if inplace else x.cumprod(-1, dtype=x.dtype),
+    "clamp": lambda x, inplace: x.clamp_(0, 1) if inplace else x.clamp(0, 1),
+    "clamp from below": lambda x, inplace: x.clamp_(0.5) if inplace else x.clamp(0.5).to(x.dtype),
+    "clamp by tensors": lambda x, inplace: x.clamp_(x[0].clone(), None) if inplace else x.clamp(x[0], None),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64])
+@pytest.mark.parametrize("shape", [(8, 5), (7, 5), (1, 1), (0, 3), (9, 64)])
+@pytest.mark.parametrize("name", OVERWRITTEN)
+def test_in_place_forms_give_what_functional_ones_do(name: str, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    if name.startswith("clamp") and (dtype is torch.int64 and "below" in name or "tensors" in name and not shape[0]):
+        return  # of which the result cannot be held, or that takes a row
+    start = (torch.arange(shape[0] * shape[1]).reshape(shape) % 7 - 3).to(dtype)
+    for layout in (contiguous, transposed, strided, offset):
+        for _ in range(3):
+            memory, target = layout(start)
+            target.copy_(start)
+            version = memory._version
+            expected = OVERWRITTEN[name](start, False)
+            assert OVERWRITTEN[name](target, True) is target
+            assert_same(target, expected)
+            assert memory._version == version + 1
+
+
+def test_numbers_that_a_type_does_not_hold_are_refused_in_place() -> None:
+    x = torch.ones(8, dtype=torch.int8)
+    for _ in range(REPEATED):
+        x.clamp_(0, 100)
+        with pytest.raises(RuntimeError, match="cannot be converted"):
+            x.clamp_(0, 1000)
+        with pytest.raises(RuntimeError, match="cannot be converted"):
+            torch.clamp(x, 0, 1000, out=x)
+    assert x._version == REPEATED and x.tolist() == [1] * 8

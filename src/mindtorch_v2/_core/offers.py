@@ -2,11 +2,11 @@
 
 What makes an array for a result asks `taken` first while there are `offers`. Who offers memory looks at what came of
 the call: a kernel may have taken it for something on the way, or have made an array of its own all the same. No operand
-lies in memory that is offered, and nothing that is taken may outlive the call.
+lies in memory that is offered, but for kernels that say they overwrite it; nothing that is taken may outlive the call.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,11 +33,30 @@ def new_or_taken(shape: int | Sequence[int], kind: Any) -> np.ndarray:
     return np.empty(shape, kind) if made is None else made
 
 
+def offered() -> list[np.ndarray]:
+    """What this thread is offered still; who takes something removes it from there."""
+    return offers.get(_get_ident(), [])
+
+
 def withdraw() -> None:
     """Takes back what this thread was offered: the call may fail after a kernel has written."""
     mine = offers.get(_get_ident())
     if mine:
         mine.clear()
+
+
+def offering(array: np.ndarray, function: Callable, *args: Any, **options: Any) -> Any:
+    """Calls a function for whose result an array in C order may be taken."""
+    thread = _get_ident()
+    before = offers.get(thread)
+    offers[thread] = [array]
+    try:
+        return function(*args, **options)
+    finally:
+        if before is None:
+            del offers[thread]
+        else:
+            offers[thread] = before
 
 
 def is_taken(array: Any, offered: np.ndarray) -> bool:

@@ -127,6 +127,14 @@ def _is_ordinary(bound: Any) -> bool:
     return (bound.__class__ is float or bound.__class__ is int) and -_LARGEST < bound < _LARGEST
 
 
+def _are_ordinary(tensor: Tensor, bounds: Sequence[Any]) -> bool:
+    """Whether bounds are tensors, or numbers that the tensor's type holds."""
+    for bound in bounds:
+        if bound.__class__ in NUMBERS and not (tensor._array.dtype is float32.np and _is_ordinary(bound)):
+            return False
+    return True
+
+
 class _Clamp(Pointwise):
     """Refuses bounds that the result's type cannot hold, and writes in place, with the names C++ gives the types."""
 
@@ -164,12 +172,19 @@ class _Clamp(Pointwise):
 
         return kernel
 
+    def inplace_kernel(self, operator: Operator, functional: Operator, backend: Backend) -> Callable:
+        quick = super().inplace_kernel(operator, functional, backend)
+        general = self.general_inplace_kernel(functional, backend)
+
+        def kernel(target: Tensor, *bounds: Any) -> Tensor:
+            return (quick if _are_ordinary(target, bounds) else general)(target, *bounds)
+
+        return kernel
+
     def _look_at_bounds(self, operator: Operator, tensor: Tensor, *bounds: Any) -> None:
         """Raises what is wrong with bounds that are numbers: machine code takes them as they are."""
-        for bound in bounds:
-            if bound.__class__ in NUMBERS and not (tensor._array.dtype is float32.np and _is_ordinary(bound)):
-                self.plan(operator, (tensor, *bounds))
-                return
+        if not _are_ordinary(tensor, bounds):
+            self.plan(operator, (tensor, *bounds))
 
     def check_write(self, operator: Operator, target: Tensor, args: Sequence[Any]) -> None:
         super().check_write(operator, target, args)

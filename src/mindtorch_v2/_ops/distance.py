@@ -16,7 +16,7 @@ from ._declare.families import computes
 from ._declare.layouts import NO_CONTIGUOUS
 from ._declare.op import composite, function_of, op
 from ._declare.recorded import once, recorded_gradients
-from ._declare.rules import Spec, anywhere, broadcast_shape, common_dtype
+from ._declare.rules import Spec, anywhere, broadcast_shape, common_dtype, records
 from ._declare.samples import case, cases, error, ints, t
 from .matrices import check_same_scalar
 
@@ -218,6 +218,12 @@ def _pdist(self, p):
            aten=LEAF,
            autocast=dict(accelerators="float32"), sharded="along")
 def _renorm(self, p, dim, maxnorm):
+    self = self.contiguous() if self.dim() > 1 else self
+    return self * _factors_to_norms(self, p, dim, maxnorm)
+
+
+def _factors_to_norms(self, p, dim, maxnorm):
+    """What each part along a dimension is multiplied with, so that its norm is at most `maxnorm`."""
     if p.__class__ is complex:
         raise RuntimeError("renorm: p must be real-valued")
     if maxnorm.__class__ is complex:
@@ -229,16 +235,16 @@ def _renorm(self, p, dim, maxnorm):
     if self.dim() < 2:
         raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {self.dim()} dimensions")
     dim = wrapped_dim(dim, self.dim())
-    self = self.contiguous()
     length = self.norm(p, [d for d in range(self.dim()) if d != dim], keepdim=True)
-    factor = (maxnorm / (length + 1e-7)).masked_fill(length <= maxnorm, 1)
-    return self * factor.to(self.dtype)
+    return (maxnorm / (length + 1e-7)).masked_fill(length <= maxnorm, 1).to(self.dtype)
 
 
 @composite("renorm_(Tensor(a!) self, Scalar p, int dim, Scalar maxnorm) -> Tensor(a!)", public="Tensor", aten=LEAF,
            sharded="along")
 def _renorm_in_place(self, p, dim, maxnorm):
-    return self.copy_(self.clone().renorm(p, dim, maxnorm))
+    if records(self):  # the formulas save the old value
+        return self.copy_(self.clone().renorm(p, dim, maxnorm))
+    return self.mul_(_factors_to_norms(self, p, dim, maxnorm))
 
 
 # variables that vary together ----------------------------------------------------------------------------------------

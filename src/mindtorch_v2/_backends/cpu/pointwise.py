@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..._core import planning
 from ..._core.dtype import FLOAT, REDUCED
 from ..._core.geometry import collapsed, contiguous_strides
 from ..._dispatch.registry import Operator
@@ -19,6 +20,7 @@ from ..._kernels.library.shapes import LARGEST
 from ..._kernels.math import FUNCTIONS as math_functions
 from ..._kernels.trace import Expression, Untraceable
 from ..._ops._declare.rules import check_overlap, common_dtype, may_be_written, overlaps_itself, pointwise_strides
+from .jit import lookups
 from .jit.calls import DUE, DUE_LATER, Code
 
 _PLANS, _VARIANTS = 4096, 16  # layouts kept for one operator, and kinds of numbers for one layout
@@ -47,7 +49,8 @@ class Compiled:
         self.operator, self.family, self.writes, self.ahead = operator, family, form != "new", int(form == "into")
         self.plans: dict[tuple, list[Plan]] = {}
         self.codes: dict[tuple, tuple[Code, Any]] = {}
-        self.scope: dict[str, Any] = {}  # of the generated function, where `fast` and `spread` are put
+        self.scope: dict[str, Any] = {}  # of the generated function, where `fast`, `spread` and `find` are put
+        self.found: dict[bytes, Callable] | None = None
 
     no_code = staticmethod(_nothing)
 
@@ -62,7 +65,10 @@ class Compiled:
             plans = self.plans[key] = []
         for guard, run in plans:
             if guard is None or guard(*args):
-                return run(*args)
+                made = run(*args)
+                if self.ahead and made is not None:
+                    self._learn(run, args)
+                return made
         if len(plans) >= _VARIANTS:
             return None
         try:
@@ -72,6 +78,25 @@ class Compiled:
         except (RuntimeError, IndexError):
             return None  # the call is wrong, which the general kernel says
         return plans[-1][1](*args)
+
+    def _learn(self, run: Callable, args: Sequence[Any]) -> None:
+        """Has compiled code find what serves a call that `fast` does not, if it may come again with such arrays."""
+        if any(v.__class__ in _COUNTED for v in args):
+            return
+        if self.found is None:
+            self.found = {}
+            planning.plans.append(self.found)
+            lookups.when_loaded(self._use_lookups)
+        if self.scope["find"] is not self.no_code:
+            key = lookups.key_of()(*args)
+            if key is not None:
+                if len(self.found) >= _PLANS:
+                    self.found.clear()
+                self.found[key] = run
+
+    def _use_lookups(self) -> None:
+        assert self.found is not None
+        self.scope["find"] = lookups.finder(self.found, unless_recorded=False)
 
     def _plan(self, args: Sequence[Any]) -> Plan:
         family, operator, ahead = self.family, self.operator, self.ahead
@@ -196,7 +221,8 @@ class Compiled:
                 return None
             if writes:
                 made = args[0]._array
-                if ahead and not all([may_be_written(made, args[i]._array) for i in tensors]):
+                if ahead and not all([_has_own_memory(args[0], args[i]) or may_be_written(made, args[i]._array)
+                                      for i in tensors]):
                     return None  # it is refused, or computed first
                 for i in () if ahead else tensors[1:]:
                     check_overlap(args[0], args[i])
@@ -208,6 +234,11 @@ class Compiled:
             return None if not done else True if writes else made
 
         return run
+
+
+def _has_own_memory(target: Any, source: Any) -> bool:
+    """Whether two tensors are known to lie apart without looking at addresses."""
+    return target._base is source._base is source._storage is None and source is not target
 
 
 def _without_first(compute: Callable) -> Callable:

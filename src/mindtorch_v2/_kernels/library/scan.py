@@ -3,19 +3,19 @@
 from ..language import flat, float64, function, int64, kernel, like, local, parallel, unrolled
 from .columns import COLUMNS, columns_of
 
-_ROWS = 4  # rows that are gone through together: in one alone each step would wait for the one before
+ROWS = 4  # rows that are gone through together: in one alone each step would wait for the one before
 
 
 @kernel
 def running_rows(out: flat, x: flat, rows, n, *, combine, start, wide):
     """Floating numbers (`wide`) are combined in float64, others in int64."""
-    for turn in parallel((rows + _ROWS - 1) // _ROWS, 2 * _ROWS * n):
-        total = local(_ROWS, float64 if wide else int64)
-        for r in unrolled(_ROWS):
+    for turn in parallel((rows + ROWS - 1) // ROWS, 2 * ROWS * n):
+        total = local(ROWS, float64 if wide else int64)
+        for r in unrolled(ROWS):
             total[r] = start
         for k in range(n):
-            for r in unrolled(_ROWS):  # where fewer rows are left, the last is gone through again
-                i = min(turn * _ROWS + r, rows - 1) * n + k
+            for r in unrolled(ROWS):  # where fewer rows are left, the last is gone through again
+                i = min(turn * ROWS + r, rows - 1) * n + k
                 made = combine(total[r], like(x[i], out))
                 total[r] = made
                 out[i] = made
@@ -53,15 +53,15 @@ def put_extreme(values, places, best, place, x, i, k, at, largest):
 @kernel
 def extreme_rows(values: flat, places: flat, x: flat, rows, n, *, largest):
     """Running extrema, and where each was last met; a NaN wherever one comes, and from then on."""
-    for turn in parallel((rows + _ROWS - 1) // _ROWS, 4 * _ROWS * n):
-        best = local(_ROWS, x)
-        place = local(_ROWS, int64)
-        for r in unrolled(_ROWS):
-            best[r] = x[min(turn * _ROWS + r, rows - 1) * n]
+    for turn in parallel((rows + ROWS - 1) // ROWS, 4 * ROWS * n):
+        best = local(ROWS, x)
+        place = local(ROWS, int64)
+        for r in unrolled(ROWS):
+            best[r] = x[min(turn * ROWS + r, rows - 1) * n]
             place[r] = 0
         for k in range(n):
-            for r in unrolled(_ROWS):
-                i = min(turn * _ROWS + r, rows - 1) * n + k
+            for r in unrolled(ROWS):
+                i = min(turn * ROWS + r, rows - 1) * n + k
                 put_extreme(values, places, best, place, x, i, k, r, largest)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from ..._backends.interface import Backend, named_kernel
 from ..._core.geometry import contiguous_strides
 from ..._core.tensor import Tensor
+from ..._dispatch.callers import call_bound
 from ..._dispatch.keys import (
     BACKENDS,
     DESCRIBED,
@@ -23,7 +24,15 @@ from ..._dispatch.registry import Operator, PerKeys
 from ..._dispatch.schema import NUMBERS
 from .families import ArrayFamily, Family, Pointwise, Writes, planning_launches, result_of
 from .plans import Planned, can_be_planned, composite_plan
-from .rules import Spec, check_operands, check_result_fits, check_writable, pointwise_strides, shares_storage
+from .rules import (
+    Spec,
+    check_operands,
+    check_result_fits,
+    check_writable,
+    pointwise_strides,
+    shares_storage,
+    unwatched,
+)
 from .view_plans import remembering
 
 
@@ -60,13 +69,22 @@ class Composite(Family):
             # The formulas may save the old value, which the write must not reach.
             recorded = modes.grad_enabled and target.requires_grad or target._keys & FUNC_MASK
             old = target.clone() if recorded else target
-            result = function(old, *args)
+            if unwatched(*_tensors((target, *args))):  # plans of the functional form serve
+                result = call_bound(functional, (old, *args))
+            else:
+                result = function(old, *args)
             check_writable(target)
             check_operands(functional, target, (target, *args))
             check_result_fits(target, Spec(result._array.shape, result.dtype))
             return target.copy_(result)
 
         return dict.fromkeys((*BACKENDS, DispatchKey.FuncTorch), kernel)
+
+
+def _tensors(values: Sequence[Any]) -> list[Any]:
+    """The tensors among arguments, also those in lists."""
+    flat = [v for value in values for v in (value if value.__class__ in (tuple, list) else (value,))]
+    return [v for v in flat if hasattr(v, "_keys")]
 
 
 def unrecorded(function: Callable) -> Callable:

@@ -14,7 +14,6 @@ import numpy as np
 
 from ..._backends.interface import (
     Backend,
-    accelerator_among,
     backend_for,
     host,
     parameters_of,
@@ -34,13 +33,15 @@ from ..._core.dtype import (
     float32,
     get_default_dtype,
 )
-from ..._core.elements import on_host
+from ..._core.elements import is_host_array
+from ..._core.offers import offered, offering, offers
 from ..._core.planning import Unplannable
 from ..._core.tensor import Tensor, wrap, wrap_meta
-from ..._dispatch.callers import call_bound, compile_function
+from ..._dispatch.callers import compile_function
 from ..._dispatch.keys import BACKENDS, HOST_MASK, DispatchKey
-from ..._dispatch.registry import Lazy, Operator, refuse_mixed, registry
+from ..._dispatch.registry import Lazy, Operator, registry
 from ..._dispatch.schema import NUMBERS, Argument, Schema
+from .mixing import mixed_devices
 from .out import CASTABLE, EXACT
 from .plans import Planned, can_be_planned, checked_call, compiled_or, holds_halves, tried, twin_of
 from .quick import functional_source, inplace_source, into_source
@@ -65,33 +66,7 @@ _new = object.__new__
 _MANY = 1 << 11  # elements from which on a compiled loop is worth a tensor around its result
 
 
-def _mixed_devices(operator: Operator, mask: int) -> Callable:
-    """The kernel of a call whose tensors are on several devices: a CPU tensor without dimensions joins the others."""
-    refuse, backend = refuse_mixed(operator, mask), accelerator_among(mask)
-    if backend is None:
-        return refuse
-
-    def kernel(*args: Any) -> Any:
-        moved = with_numbers_moved(args, backend.type)
-        return refuse(*args) if moved is None else call_bound(operator, moved)
-
-    return kernel
-
-
-def with_numbers_moved(args: Sequence[Any], kind: str) -> Sequence[Any] | None:
-    """The arguments of a call that mixes devices, with CPU tensors without dimensions brought to the device.
-
-    They are as good as numbers, as in PyTorch; None if any other CPU tensor is among them.
-    """
-    tensors = [v for v in args if hasattr(v, "_array")]
-    target = next((v._device for v in tensors if v._device.type == kind), None)
-    strays = [v for v in tensors if v._device.type != kind]
-    if target is None or any(v._array.shape or not on_host(v) for v in strays):
-        return None
-    return [v.to(target) if any(v is stray for stray in strays) else v for v in args]
-
-
-registry.mixed_devices = _mixed_devices  # type: ignore[method-assign]
+registry.mixed_devices = mixed_devices  # type: ignore[method-assign]
 
 
 # families ------------------------------------------------------------------------------------------------------------
@@ -167,6 +142,10 @@ class Family:
             return target
 
         return kernel
+
+
+def nothing_written(*args: Any) -> None:
+    """What stands for a kernel that is given its target where there is none."""
 
 
 def _kernel_on(key: DispatchKey, operator: Operator) -> Callable:
@@ -296,6 +275,31 @@ class ArrayFamily(Family):
             (lambda spec, launches: repeated(spec if wants_spec else None)),
             "widened": functools.partial(self.widened, backend),
         }
+
+    def inplace_kernel(self, operator: Operator, functional: Operator, backend: Backend) -> Callable:
+        general, infer = super().inplace_kernel(operator, functional, backend), self.infer
+        own: Any = getattr(backend.array_function(functional, self.array), "own", None)
+        overwrites = getattr(own, "overwrites", None)
+        if not backend.direct or overwrites is None:
+            return general
+        takes_spec, halves = "spec" in parameters_of(own), getattr(own, "takes_halves", not self.widen)
+
+        def kernel(target: Tensor, *args: Any) -> Tensor:
+            array = target._array
+            arrays = [getattr(value, "_array", value) for value in args]
+            shared = any([is_host_array(value) and np.may_share_memory(array, value) for value in arrays])
+            plain = array.flags.carray and array.size and (halves or array.dtype not in WIDER)
+            if plain and not shared and overwrites(array, *arrays):
+                spec = infer(target, *args)
+                check_operands(functional, target, (target, *args))
+                if spec.shape == array.shape and spec.dtype.np == array.dtype:
+                    made = offering(array, own, array, *arrays, **({"spec": spec} if takes_spec else {}))
+                    if made is array:
+                        target._bump_version()
+                        return target
+            return general(target, *args)
+
+        return kernel
 
     def described(self, operator: Operator) -> Callable:
         infer = self.infer
@@ -532,7 +536,7 @@ class Pointwise(Family):
         """A kernel for operands of one plain type straight into the array function, else `general`."""
         arguments = operator.schema.arguments
         leading = self._leads(arguments)
-        if any(a.is_list for a in arguments if a.is_tensor) or not leading and inplace:
+        if any(a.is_list for a in arguments if a.is_tensor):
             return general
         # NumPy 2.4 negates a strided array of 4-byte elements wrongly if it writes into the same array.
         is_ufunc = self.ufunc is not None and not (inplace and self.ufunc == "negative")
@@ -541,11 +545,27 @@ class Pointwise(Family):
         if not leading and compiled is None:
             return general
         if inplace:
-            source = inplace_source(name, arguments, is_ufunc=is_ufunc, checked=checked, compiled=compiled is not None)
+            source = inplace_source(name, arguments, is_ufunc=is_ufunc, checked=checked, compiled=compiled is not None,
+                                    leading=leading)
         else:
             source = functional_source(name, arguments, is_ufunc=is_ufunc, boolean=self._tells(),
                                        checked=checked, compiled=compiled is not None, leading=leading)
-        return compile_function(name, source, self._scope(operator, compute, backend, compiled, general=general))
+        taking = None if inplace else functools.partial(self._taking, operator, backend)
+        scope = self._scope(operator, compute, backend, compiled, general=general, offers=offers, taking=taking)
+        return compile_function(name, source, scope)
+
+    def _taking(self, operator: Operator, backend: Backend, *args: Any) -> Tensor | None:
+        """The result in memory that was offered for one, as in the last step of a composite; None if it cannot be."""
+        if operator.into is None:
+            operator.into = self.into_kernel(operator, backend) or nothing_written
+        room = offered()
+        for at, array in enumerate(room):
+            made = wrap(array)
+            if operator.into(made, *args) is not None:
+                del room[at]
+                made._counter = None  # that it was written is not seen
+                return made
+        return None
 
     def into_kernel(self, operator: Operator, backend: Backend) -> Callable | None:
         arguments = operator.schema.arguments
@@ -603,7 +623,7 @@ class Pointwise(Family):
             **own,
         }
         if compiled is not None:
-            scope |= {"fast": compiled.no_code, "spread": compiled.no_code, "more": compiled.more}
+            scope |= dict.fromkeys(("fast", "spread", "find"), compiled.no_code) | {"more": compiled.more}
             compiled.scope = scope
         return scope
 
@@ -651,6 +671,14 @@ class Pointwise(Family):
             self.check(target, *args)
 
     def inplace_kernel(self, operator: Operator, functional: Operator, backend: Backend) -> Callable:
+        general = self.general_inplace_kernel(functional, backend)
+        if not backend.direct:
+            return general
+        compute = backend.array_function(functional, self.compute)
+        return self._quick(functional, general, compute, backend, inplace=True)
+
+    def general_inplace_kernel(self, functional: Operator, backend: Backend) -> Callable:
+        """The in-place kernel of operands of any types, which looks at everything."""
         compute = backend.array_function(functional, self.compute)
 
         def general(target: Tensor, *args: Any) -> Tensor:
@@ -671,7 +699,7 @@ class Pointwise(Family):
             target._bump_version()
             return target
 
-        return self._quick(functional, general, compute, backend, inplace=True) if backend.direct else general
+        return general
 
 
 pointwise = Pointwise

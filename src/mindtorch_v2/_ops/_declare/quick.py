@@ -51,8 +51,11 @@ def _compiled_lines(arguments: Sequence[Argument], names: str, checked: bool, ta
             lines = []
     arrays = ", ".join(given)
     spread = [f"if r is None: r = spread({arrays})"] * (sum(a.is_tensor for a in arguments) > 1 and not target)
-    names = f"{target}, {names}" if target else names
-    return [*lines, f"r = fast({arrays})", *spread, f"if r is None: r = more({names})"]
+    if not target:
+        return [*lines, f"r = fast({arrays})", *spread, f"if r is None: r = more({names})"]
+    names = f"{target}, {names}"
+    return [*lines, f"r = fast({arrays})",
+            "if r is None:", f"    run = find({names})", f"    r = more({names}) if run is None else run({names})"]
 
 
 def functional_source(name: str, arguments: Sequence[Argument], *, is_ufunc: bool, boolean: bool, checked: bool,
@@ -62,7 +65,8 @@ def functional_source(name: str, arguments: Sequence[Argument], *, is_ufunc: boo
     names = ", ".join(a.name for a in arguments)
     lines = []
     if compiled:
-        lines = [*_compiled_lines(arguments, names, checked),
+        lines = ["if offers:", f"    made = taking({names})", "    if made is not None: return made",
+                 *_compiled_lines(arguments, names, checked),
                  "if r is not None:", "    made = new(Tensor)", "    made._array = r", "    return made"]
     if not leading:
         return _function(name, names, [*lines, f"return general({names})"])
@@ -90,8 +94,9 @@ def functional_source(name: str, arguments: Sequence[Argument], *, is_ufunc: boo
     return _function(name, names, lines)
 
 
-def inplace_source(name: str, arguments: Sequence[Argument], *, is_ufunc: bool, checked: bool, compiled: bool) -> str:
-    """The kernel that writes into its first operand."""
+def inplace_source(name: str, arguments: Sequence[Argument], *, is_ufunc: bool, checked: bool, compiled: bool,
+                   leading: bool) -> str:
+    """The kernel that writes into its first operand. Without compiled code it serves operands that come first."""
     first = arguments[0].name
     operands = [a for a in arguments if a.is_tensor]
     names = ", ".join(a.name for a in arguments)
@@ -99,6 +104,8 @@ def inplace_source(name: str, arguments: Sequence[Argument], *, is_ufunc: bool, 
     lines = []
     if compiled:
         lines = [*_compiled_lines(arguments, names, checked), "if r is not None:", *("    " + line for line in written)]
+    if not leading:
+        return _function(name, names, [*lines, f"return general({names})"])
     lines += _start(arguments, names, is_ufunc, checked)
     for operand, array in zip(operands[1:], "bc"):
         other = operand.name

@@ -34,7 +34,7 @@ from ..._dispatch.keys import (
 )
 from ..._dispatch.registry import Lazy, Operator, PerKeys
 from ..._dispatch.schema import MISSING, NUMBERS
-from .families import Family
+from .families import Family, nothing_written
 from .out import Out
 from .rules import is_expanded
 
@@ -66,6 +66,10 @@ def storing(operators: Sequence[Operator]) -> tuple[Callable | None, Callable | 
     remembered = _Remembered(operators) if into is None else None
 
     def stored(function: Callable, out: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        if remembered is not None:
+            known = remembered.write_named(out, args, kwargs)
+            if known is not NotImplemented:
+                return known
         targets = out if out.__class__ in (tuple, list) else (out,)
         if not _fits(targets, [*args, *kwargs.values()] if kwargs else args, may_be_operand):
             return NotImplemented
@@ -163,7 +167,7 @@ class _Remembered:
         self.calls: dict[bytes, Callable] = {}
         self.find: Callable | None = None
         self.lookups = host().lookups
-        self.scope: dict[str, Any] = {"find": _nothing_written, "unusual": unusual, "modes": modes,
+        self.scope: dict[str, Any] = {"find": nothing_written, "unusual": unusual, "modes": modes,
                                       "UNRECORDED": UNRECORDED_MASKS, "__opname__": f"{operators[0].name} out"}
         planning.plans.append(self.calls)
         if self.lookups is not None:
@@ -184,6 +188,14 @@ class _Remembered:
 """
         return compile_function("write", source, self.scope)
 
+    def write_named(self, out: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """The same for a call that is not all arguments in order."""
+        if self.find is None or unusual.threads and modes.masks is not UNRECORDED_MASKS:
+            return NotImplemented
+        named = _given(kwargs)
+        call = self.find(out, args, *named, *named.values())
+        return NotImplemented if call is None else call(out, *args, *named.values())
+
     def learn(self, function: Callable, out: Any, args: tuple, kwargs: dict[str, Any], kind: Any, writes: int) -> None:
         """Remembers a call: `kind` is what several results are returned as."""
         arrays = [t._array for t in (out if out.__class__ in (tuple, list) else (out,))]
@@ -191,15 +203,16 @@ class _Remembered:
             return
         if not all(map(_is_declared, self.operators)):
             return  # what a program computes with may stay there
-        if self.operator is None:
-            kwargs = {name: value for name, value in kwargs.items() if value is not MISSING
-                      and (name not in self.at or value is not self.defaults[self.at[name]])}
-            if kwargs:
-                return
-        elif kwargs and (*self.names[: len(args)], *kwargs) != self.names:
-            return
-        values = (*args, *kwargs.values())
-        key = self.lookups.key_of()(out, *values)
+        named = _given(kwargs)
+        values = (*args, *named.values())
+        if self.operator is None and all(self.at.get(name) is not None and value is self.defaults[self.at[name]]
+                                         for name, value in named.items()):
+            values, named = args, {}
+            key = self.lookups.key_of()(out, *args)
+        elif self.operator is not None and (*self.names[: len(args)], *named) == self.names:
+            key = self.lookups.key_of()(out, *values)
+        else:
+            key = self.lookups.key_of()(out, args, *named, *named.values())
         if key is None:
             return
         if len(self.calls) >= _MOST:
@@ -210,9 +223,14 @@ class _Remembered:
         tensors = tuple([i for i, v in enumerate(values) if isinstance(v, Tensor)])
         lists = tuple([i for i, v in enumerate(values) if v.__class__ in (tuple, list)
                        and any(isinstance(t, Tensor) for t in v)])
-        prepare = _preparing(len(args), tuple(kwargs), tensors, lists, offered, kind is not None or out.__class__ in
+        prepare = _preparing(len(args), tuple(named), tensors, lists, offered, kind is not None or out.__class__ in
                              (tuple, list), writes)
         self.calls[key] = prepare(function, kind)
+
+
+def _given(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments by name that were given."""
+    return {name: value for name, value in kwargs.items() if value is not MISSING} if kwargs else kwargs
 
 
 @functools.cache
@@ -311,17 +329,13 @@ def _is_woken(*operands: Any) -> bool:
 def _into_of(operator: Operator) -> Callable:
     """The kernel that writes to its first argument; what does nothing, where a program has kernels of its own."""
     kernel = operator.declaration.family.into_kernel(operator, host()) if _is_declared(operator) else None
-    operator.into = kernel or _nothing_written
+    operator.into = kernel or nothing_written
     return operator.into
 
 
 def _is_declared(operator: Operator) -> bool:
     """Whether the CPU's kernel is what the declaration made, not a program's own."""
     return isinstance(operator.kernels.get(HOST), (Lazy, PerKeys))
-
-
-def _nothing_written(*args: Any) -> None:
-    """Results are copied."""
 
 
 def _may_overlap(source: Tensor, target: Tensor) -> bool:

@@ -46,6 +46,19 @@ def takes_halves(kernel: Callable) -> Callable:
     return kernel
 
 
+def overwrites(when: Callable[..., bool] = lambda *args: True) -> Callable[[Callable], Callable]:
+    """Marks a function of one launch that reads each element of its first array once, before that of the result.
+
+    In place, both may be one array, `when` that says so of the arguments.
+    """
+
+    def marked(kernel: Callable) -> Callable:
+        kernel.overwrites = when  # type: ignore[attr-defined]
+        return kernel
+
+    return marked
+
+
 def three(values: Sizes, rank: int, other: int) -> Sizes:
     """A setting for each of three dimensions, given for the last ones."""
     return (*(other,) * (3 - rank), *(values if len(values) == rank else values * rank))

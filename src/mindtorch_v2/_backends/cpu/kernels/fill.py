@@ -10,7 +10,7 @@ from ...._core.compiled import launching
 from ...._kernels.library import fill as kernels
 from ..jit.calls import launched
 from ..jit.repeats import empty, repeats
-from .arrays import movable
+from .arrays import movable, overwrites
 
 
 def _triangle(lower: bool) -> Callable:
@@ -23,7 +23,7 @@ def _triangle(lower: bool) -> Callable:
                         min(max(diagonal, -rows), columns), lower=lower)
         return made if done else None
 
-    return repeats(kept)
+    return repeats(overwrites()(kept))
 
 
 tril, triu = _triangle(True), _triangle(False)

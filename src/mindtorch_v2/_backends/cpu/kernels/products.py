@@ -8,6 +8,7 @@ import numpy as np
 from ...._kernels.library import products
 from ..jit.calls import launched
 from ..jit.repeats import empty, repeats
+from .arrays import overwrites
 
 _ROUNDED_ONCE = frozenset("fdbBhHiIlLqQ")  # half types are rounded after each step, complex numbers have two parts
 
@@ -41,6 +42,7 @@ def kron(self: Any, other: Any, spec: Any) -> Any:
 
 
 @repeats
+@overwrites()
 def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any, spec: Any) -> Any:
     if not self.dtype == vec1.dtype == vec2.dtype or self.dtype.char not in "fd" or spec.strides is not None:
         return None
