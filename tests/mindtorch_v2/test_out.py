@@ -252,6 +252,36 @@ def test_refused_calls_leave_the_target_alone(declaration: Declaration) -> None:
     each([call for call in samples.calls(declaration) if call.case.raises is not None], check)
 
 
+@every_operator
+def test_numbers_that_name_nothing_leave_the_target_alone(declaration: Declaration) -> None:
+    """They are found in the data, by calls of which others with such layouts were served."""
+    function = function_with_out(declaration)
+
+    def check(call: Call) -> None:
+        expected = functional(declaration, call, "float32")
+        args, kwargs = made_of(call, "float32")
+        named = [t for t in samples.leaves((args, list(kwargs.values()))) if isinstance(t, torch.Tensor)
+                 and t.dtype == torch.int64 and t.numel()]  # fmt: skip
+        if expected is None or not has_form(call, args) or not named:
+            return
+        targets = [contiguous(leaf)[0] for leaf in samples.leaves(expected)]
+        out = tuple(targets) if isinstance(expected, (tuple, list)) else targets[0]
+        for _ in range(REPEATED):
+            function(*args, **kwargs, out=out)
+        for tensor in named:
+            tensor.fill_(-(10**6))
+        before = [(str(t.tolist()), t._version) for t in targets]
+        for _ in range(2):
+            try:
+                function(*args, **kwargs, out=out)
+            except (RuntimeError, IndexError, ValueError):
+                assert [(str(t.tolist()), t._version) for t in targets] == before
+            else:
+                return
+
+    each(samples.good_calls(declaration), check)
+
+
 def test_gradients_are_refused_and_no_grad_is_not() -> None:
     x, out = torch.rand(3, requires_grad=True), torch.zeros(3)
     for _ in range(REPEATED):

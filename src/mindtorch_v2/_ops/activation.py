@@ -17,7 +17,7 @@ from ._declare.formulas import elementwise, on_arrays
 from ._declare.layouts import NO_FORMAT
 from ._declare.op import PUBLIC, composite, function_of, op
 from ._declare.out import AS_OPERAND, FOUND
-from ._declare.rules import Spec, floating
+from ._declare.rules import Spec, floating, records
 from ._declare.samples import case, cases, error, t, unary, values
 from .copy import stored_number
 from .pointwise import conj
@@ -197,7 +197,8 @@ def _rrelu(self, lower, upper, training, generator):
 @composite("rrelu_(Tensor(a!) self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False,"
            " Generator? generator=None) -> Tensor(a!)", public="torch nn.functional", refuses_coo=NO_FORMAT)
 def _rrelu_in_place(self, lower, upper, training, generator):
-    return self.copy_(_rrelu(self.clone(), lower, upper, training, generator))
+    old = self.clone() if records(self) else self  # the formulas save it
+    return self.copy_(_rrelu(old, lower, upper, training, generator))
 
 
 @composite("rrelu.functional(Tensor input, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False,"

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._core.offers import new_or_taken, offers, taken
+from ..._core.offers import new_or_taken, offered, offers
 from ..._core.settled import is_settled
 from ..._core.threads import get_num_threads
 from .openblas import plus_row
@@ -142,14 +142,17 @@ def dot(a: Any, b: Any) -> Any:
     if call is None:
         made = _shared_out(a, b)
         return a.dot(b) if made is None else made
-    made = call(a, b, _offered(a, b)) if offers else call(a, b)
+    made = _as_offered(call, a, b) if offers else call(a, b)
     return _refused(a, b) if made is None else made
 
 
-def _offered(a: Any, b: Any) -> Any:
-    """What was offered for `a @ b`, of as many dimensions."""
-    alike = a.ndim == b.ndim > 1 and a.shape[:-2] == b.shape[:-2]
-    return taken((*a.shape[:-1], b.shape[-1]), a.dtype) if alike else None
+def _as_offered(call: Any, a: Any, b: Any, *more: Any) -> Any:
+    """What machine code makes of `a @ b`: in memory that was offered, which it compares itself, or a new array."""
+    room = offered()
+    for at, array in enumerate(room):
+        if call(a, b, array, *more) is not None:
+            return room.pop(at)
+    return call(a, b, None, *more)
 
 
 def product(a: Any, b: Any) -> Any:
@@ -157,7 +160,7 @@ def product(a: Any, b: Any) -> Any:
     call = _product.call or _machine_code(a, b.shape[-1])
     if call is None:
         return None
-    return call(a, b, _offered(a, b)) if offers else call(a, b)
+    return _as_offered(call, a, b) if offers else call(a, b)
 
 
 _PREPARED = 1 << 20  # multiplications from which on a primitive of oneDNN for one size takes less time
@@ -218,7 +221,8 @@ def linear(rows: Any, weight: Any, bias: Any) -> Any:
             made = _by_primitive(rows, weight, bias) if rows.dtype.char == "f" else None
             if made is not None:
                 return made
-        made = call(rows, weight, taken((len(rows), len(weight)), rows.dtype) if offers else None, bias, True)
+        made = (_as_offered(call, rows, weight, bias, True) if offers else
+                call(rows, weight, None, bias, True))
         if made is not None:
             return made
         made = _refused(rows, weight.T)
@@ -230,14 +234,12 @@ def linear(rows: Any, weight: Any, bias: Any) -> Any:
 def matmul(a: Any, b: Any, out: Any = None) -> Any:
     """`np.matmul(a, b, out)`, of arrays that share no memory with `out`, in C order."""
     call = _product.call or _machine_code(a, b.shape[-1] if b.ndim > 1 else 1)
-    if out is None and offers:
-        out = _offered(a, b)
     if call is None:
         made = _shared_out(a, b, out)
         if made is not None:
             return made
     else:
-        made = call(a, b, out)
+        made = _as_offered(call, a, b) if out is None and offers else call(a, b, out)
         if made is not None:
             return made
         if a.ndim == b.ndim == 2:

@@ -55,12 +55,8 @@ def flag() -> np.ndarray:
 
 
 def duplicate(array: np.ndarray) -> np.ndarray:
-    """A copy of an array that kernels may write to."""
-    made = taken(array.shape, array.dtype) if offers else None
-    if made is None:
-        made = array.copy()
-    else:
-        made[...] = array
+    """A copy of an array that kernels may write to, until all is known to go well."""
+    made = array.copy()
     recording = _recording
     if recording is not None:
         recording.duplicated(made, array)
@@ -96,7 +92,7 @@ class _Recording:
         self.thread, self.failed = threading.get_ident(), False
         self.lines: list[str] = []
         self.scope: dict[str, Any] = {"ndarray": np.ndarray, "new_empty": np.empty, "new_zeros": np.zeros,
-                                      "offers": offers, "empty": new_or_taken, "zeros": zeros, "duplicate": duplicate}
+                                      "offers": offers, "empty": new_or_taken, "zeros": zeros}
         self.names: dict[int, str] = {}  # by id, of arrays in `alive`
         self.alive: list[np.ndarray] = []
         self.flags: set[str] = set()
@@ -137,17 +133,14 @@ class _Recording:
         if maker == "flag":
             self.flags.add(name)
             maker = "zeros"
-        self._made(name, f"{maker}({self._constant(array.shape)}, {self._constant(array.dtype)})")
-
-    def _made(self, name: str, call: str, new: str = "") -> None:
-        """Writes down an allocation, by NumPy alone where nothing is offered, or must not be taken."""
-        new = new or f"new_{call}"
-        self.lines.append(f"{name} = {new}" if self.flags else f"{name} = {call} if offers else {new}")
+        call = f"{maker}({self._constant(array.shape)}, {self._constant(array.dtype)})"
+        # By NumPy alone where nothing is offered, or must not be taken.
+        self.lines.append(f"{name} = new_{call}" if self.flags else f"{name} = {call} if offers else new_{call}")
 
     def duplicated(self, array: np.ndarray, source: np.ndarray) -> None:
         if self.thread == threading.get_ident():
             given = self._found(source)
-            self._made(self._named(array, f"m{len(self.alive)}"), f"duplicate({given})", f"{given}.copy()")
+            self.lines.append(f"{self._named(array, f'm{len(self.alive)}')} = {given}.copy()")
 
     def stored(self, target: np.ndarray, source: np.ndarray) -> None:
         if self.thread == threading.get_ident():

@@ -43,11 +43,10 @@ def _wide(kind: np.dtype) -> np.dtype:
     return WIDER.get(kind, kind)
 
 
-def _reduced(losses: Any, target: Any, weight: Any, sizes: tuple[int, int, int], reduction: int, ignored: int,
-             spec: Spec, picks: bool) -> Any:
-    """The loss, from those of the elements or from scores; None where a class is none."""
-    samples, classes, inner = sizes
-    wrong, made = flag(), empty(spec.shape, spec.dtype.np)
+def _reduced(wrong: Any, losses: Any, target: Any, weight: Any, sizes: tuple[int, int, int], reduction: int,
+             ignored: int, spec: Spec, picks: bool) -> Any:
+    """The loss, from those of the elements or from scores; None where a class is none, which the flag says."""
+    (samples, classes, inner), made = sizes, empty(spec.shape, spec.dtype.np)
     done = _reducing(weight is not None, reduction, picks)(
         made, wrong, losses, target, losses if weight is None else weight, samples * inner, classes, inner, ignored)
     return made if done and not wrong[0] else None
@@ -56,9 +55,9 @@ def _reduced(losses: Any, target: Any, weight: Any, sizes: tuple[int, int, int],
 @repeats
 @takes_halves
 def nll_loss(scores: Any, target: Any, weight: Any, reduction: int, ignore_index: int, *, spec: Spec) -> Any:
-    weight = None if weight is None else contiguous(weight)
-    return _reduced(contiguous(scores), contiguous(target), weight, _sizes(scores.shape), reduction, ignore_index, spec,
-                    picks=True)
+    wrong, weight = flag(), None if weight is None else contiguous(weight)
+    return _reduced(wrong, contiguous(scores), contiguous(target), weight, _sizes(scores.shape), reduction,
+                    ignore_index, spec, picks=True)
 
 
 def _spread(grad: Any, target: Any, weight: Any, sizes: tuple[int, int, int], reduction: int, ignored: int) -> Any:
@@ -90,12 +89,12 @@ def cross_entropy(scores: Any, target: Any, weight: Any, reduction: int, ignore_
     samples, classes, inner = sizes = _sizes(scores.shape)
     if not classes or not target.size:
         return None
-    losses = empty(target.size, _wide(scores.dtype))
+    wrong, losses = flag(), empty(target.size, _wide(scores.dtype))
     top, total = (empty(s.shape, s.dtype.np) for s in spec[1:])
     if not _entropy(losses, top, total, scores, target, *sizes,
                     columns_at_once(samples, classes, inner) if inner > 1 else 1):
         return None
-    loss = _reduced(losses, target, weight, sizes, reduction, ignore_index, spec[0], picks=False)
+    loss = _reduced(wrong, losses, target, weight, sizes, reduction, ignore_index, spec[0], picks=False)
     return None if loss is None else (loss, top, total)
 
 

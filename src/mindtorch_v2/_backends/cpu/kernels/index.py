@@ -158,7 +158,7 @@ def _scatter_reduce_anew(self: Any, dim: int, index: Any, src: Any, reduce: str,
     at = dim % self.ndim if self.ndim else 0
     if not self.flags.c_contiguous or not _folds_exactly(self.dtype) or _part(self, index.shape, at) is None:
         return None
-    made = duplicate(self)  # until all is known to go well
+    made = duplicate(self)
     if not include_self and not _scattered(made, dim, index, start_value(reduce, self.dtype), "put"):
         return None
     if not _scattered(made, dim, index, src, _FOLDS[reduce]):
