@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _DEPTH = 1024  # terms of a sum that are added in one go: longer chains round worse, and their factors leave the caches
 _VECTORS = 2  # of a tile's row
+_AHEAD = 4  # lines of memory of the first factor's rows that are asked for before they are needed
 _NUMBERS = {"f32": "float", "f64": "double"}
 PREFIX = "mindtorch_panels_"
 
@@ -141,7 +142,8 @@ class _Code:
 
     def declared(self) -> str:
         return (f"declare {self.vector} {self.fma}({self.vector}, {self.vector}, {self.vector})\n"
-                "declare i64 @llvm.smin.i64(i64, i64)\n")
+                "declare i64 @llvm.smin.i64(i64, i64)\n"
+                "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)\n")
 
     def tile(self, rows: int, vectors: int) -> str:
         """`tile_N_V`: N rows by V vectors of a panel, over `count` terms."""
@@ -158,6 +160,11 @@ class _Code:
         for v in parts:
             lines += [f"  %b.at{v} = getelementptr {number}, ptr %b.row, i64 {v * self.lanes}",
                       f"  %b{v} = load {vector}, ptr %b.at{v}, align {self.size}"]
+        per_line = 64 // self.size
+        lines += [f"  %turn = and i64 %i, {per_line - 1}", "  %soon.row = mul i64 %turn, %lda",
+                  f"  %soon.in = add i64 %i, {_AHEAD * per_line}", "  %soon.to = add i64 %soon.row, %soon.in",
+                  f"  %soon = getelementptr {number}, ptr %a, i64 %soon.to",
+                  "  call void @llvm.prefetch.p0(ptr %soon, i32 0, i32 3, i32 1)"]
         for r in range(rows):
             lines += [f"  %x.at{r} = getelementptr {number}, ptr %a{r}, i64 %i",
                       f"  %x{r} = load {number}, ptr %x.at{r}, align {self.size}",

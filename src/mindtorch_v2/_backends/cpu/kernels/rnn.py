@@ -3,6 +3,7 @@
 Where no kernels are compiled, Python threads take some samples each.
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -42,7 +43,8 @@ def _factor(weight: Any, turned: bool) -> tuple[Any, bool]:
     return made, launched(panels.packed, made, np.ascontiguousarray(weight), turned=turned, tile=found.name)
 
 
-def _steps(batch_sizes: Sequence[int], reverse: bool) -> Any:
+@functools.lru_cache(64)
+def _steps(batch_sizes: tuple[int, ...], reverse: bool) -> Any:
     """Where the rows of each step begin and how many they are, in the order in which a direction takes the steps."""
     return np.array([(rows.start, rows.stop - rows.start) for rows in _rows(batch_sizes, reverse)], np.int64)
 
@@ -139,7 +141,7 @@ def recurrent_layer(input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: An
     c: Any = None if c0 is None else c0.copy("C")
     output, kept = np.empty((len(input), h.shape[1]), kind), np.empty((len(input), width), kind)
     gates, made = np.empty_like(sums), np.empty((len(h), len(w_hh)), kind)
-    given = (_steps(batch_sizes, reverse), _parts(len(h), w_hh))
+    given = (_steps(tuple(batch_sizes), reverse), _parts(len(h), w_hh))
     wide = blas().integers == 64  # type: ignore[union-attr]
     if mode == GRU:
         run = launched if is_ready else note
@@ -165,11 +167,11 @@ def recurrent_layer_backward(grad_output: Any, grad_h: Any, grad_c: Any, input: 
         return _backward_by_samples(grad_output, grad_h, grad_c, input, h0, c0, w_ih, w_hh, w_hr, output, gates, kept,
                                     mode, batch_sizes, reverse, output_mask)
     kind, matmul, (weight, is_ready) = input.dtype, matrices.matmul, _factor(w_hh, turned=False)
-    before, in_order = np.empty(output.shape, kind), _steps(batch_sizes, reverse)
+    before, in_order = np.empty(output.shape, kind), _steps(tuple(batch_sizes), reverse)
     is_ready = launched(kernels.states_before, before, h0, output, in_order) and is_ready
     dh = np.zeros(h0.shape, kind) if grad_h is None else grad_h.astype(kind, "C")
     of_gates = np.empty((len(input), len(w_hh)), kind)
-    given = (_steps(batch_sizes, not reverse), _parts(len(dh), w_hh))
+    given = (_steps(tuple(batch_sizes), not reverse), _parts(len(dh), w_hh))
     has_grad, grad = grad_output is not None, output if grad_output is None else grad_output
     wide = blas().integers == 64  # type: ignore[union-attr]
     dc = of_projected = None
