@@ -36,3 +36,19 @@ def test_a_number_is_rounded_as_pytorch_rounds_it(kind: str, expression: str, ex
     made = eval(expression, {"x": x, "m": NUMBER, "torch": torch})
     assert made.dtype is getattr(torch, kind)
     assert made.float().tolist() == expected
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_distances_of_many_rows_are_products(kind):
+    """PyTorch multiplies matrices of more than 25 rows in half precision, and has no kernel for others."""
+    x, y = torch.linspace(-2, 3, 150).reshape(30, 5).to(kind).requires_grad_(), torch.linspace(0, 4, 20).reshape(4, 5)
+    for first, second in ((x, y.to(kind)), (y.to(kind), x)):
+        made = torch.cdist(first, second)
+        assert made.dtype == kind
+        assert torch.allclose(made.float(), torch.cdist(first.float(), second.float()), atol=0.04)
+    torch.cdist(x, y.to(kind)).sum().backward()
+    assert x.grad.dtype == kind and x.grad.any()
+    assert torch.cdist(x[:3], y.to(kind), compute_mode="use_mm_for_euclid_dist").shape == (3, 4)
+    for refused in (lambda: torch.cdist(x[:3], y.to(kind)), lambda: torch.cdist(x, y.to(kind), p=1.0)):
+        with pytest.raises(NotImplementedError, match='"cdist" not implemented for'):
+            refused()

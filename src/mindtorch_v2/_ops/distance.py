@@ -141,12 +141,12 @@ def _cdist(x1, x2, p, compute_mode):
             raise RuntimeError(f"cdist only supports floating-point dtypes, {name} got: {x.dtype.scalar_name}")
     if not p >= 0:
         raise RuntimeError("cdist only supports non-negative p values")
-    refuse_halves("cdist", x1)
-    check_same_scalar(x1.dtype, x2.dtype)
     mode = _MODES.index(compute_mode)
-    if p == 2 and mode < 2 and (mode or max(a[-2], b[-2]) > _MANY) and math.prod(a) and math.prod(b):
-        return _euclidean_dist(x1, x2)
-    return _cdist_forward(x1, x2, p, mode)
+    multiplied = p == 2 and mode < 2 and (mode or max(a[-2], b[-2]) > _MANY) and math.prod(a) and math.prod(b)
+    if not multiplied:
+        refuse_halves("cdist", x1)
+    check_same_scalar(x1.dtype, x2.dtype)
+    return _euclidean_dist(x1, x2) if multiplied else _cdist_forward(x1, x2, p, mode)
 
 
 def _pdist_spec(self: Tensor, p: float = 2.0) -> Spec:
