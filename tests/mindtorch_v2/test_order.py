@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import mindtorch_v2 as torch
+from mindtorch_v2._backends.cpu.jit import calls
 from mindtorch_v2._backends.cpu.row_sums import by_rows
 from mindtorch_v2._kernels.library import select
 
@@ -165,3 +166,21 @@ def test_quantiles_lie_as_in_pytorch_where_dimensions_are_kept() -> None:
     for each in (x, x.transpose(0, 2), x.clone().requires_grad_()):
         assert torch.quantile(each, q, None, True).stride() == (1, 3, 3, 3)
     assert torch.quantile(x.transpose(0, 2), q, 2, True).stride() == (1, 99, 3, 3)
+
+
+@pytest.mark.parametrize("shape, dim", [((64, 7), 0), ((9, 4), 0), ((8, 5), 0), ((2, 33, 5), 1), ((20, 3, 2), 0)])
+@pytest.mark.parametrize("kind", ["float32", "float16", "int64", "uint8"])
+def test_columns_are_sorted_as_rows(monkeypatch, shape, dim, kind):
+    monkeypatch.setattr(calls, "_AT_ONCE", True)
+    for number in range(4):
+        elements = np.random.default_rng(number).integers(0, 9, shape).astype(kind)
+        if elements.dtype.kind == "f":
+            elements.flat[number] = np.nan
+        x = torch.from_numpy(elements)
+        for descending in (False, True):
+            for given in (x, x.transpose(0, -1).contiguous().transpose(0, -1), torch.stack([x, x], -1)[..., 0]):
+                values, indices = given.sort(dim, descending=descending, stable=True)
+                as_rows = x.movedim(dim, -1).contiguous().sort(-1, descending=descending, stable=True)
+                assert torch.equal(indices, as_rows.indices.movedim(-1, dim))
+                taken = np.take_along_axis(elements, indices.numpy(), dim)
+                assert np.array_equal(values.numpy(), taken, equal_nan=True)

@@ -7,9 +7,10 @@ import numpy as np
 
 from ...._kernels.library import order, select
 from ..jit.calls import hurry, launched
-from ..jit.repeats import empty, repeats
+from ..jit.repeats import empty, repeats, store
 from .arrays import along
 
+_NEAR = 8  # elements of a column that are sorted where they lie
 _FEW = 32  # elements up to which the best are kept sorted while a row is read
 _STEPS = 1 << 17  # elements up to which a kernel is run step by step by Python, for equal ones to be PyTorch's
 hurry(order.median, select.few_of_many, select.many, select.kth, select.mode)
@@ -20,9 +21,23 @@ def sort(self: Any, dim: int, descending: bool, stable: Any, spec: Any) -> Any:
     if not self.ndim or not 0 < self.shape[dim] <= order.SHORT or spec[0].strides is not None:
         return None
     values, indices = empty(self.shape, self.dtype), empty(self.shape, np.int64)
-    done = launched(order.sort, along(values, dim), along(indices, dim), along(self, dim), descending=descending,
-                    nans=self.dtype.kind == "f")
-    return (values, indices) if done else None
+    made, rows = (along(values, dim), along(indices, dim)), along(self, dim)
+    constants = {"descending": descending, "nans": self.dtype.kind == "f"}
+    if rows.shape[2] == 1 or rows.shape[1] <= _NEAR:
+        return (values, indices) if launched(order.sort, *made, rows, **constants) else None
+    # Elements that are moved about lie beside each other meanwhile: columns of large arrays do not fit into a cache.
+    turned = rows.swapaxes(1, 2)
+    given, *sorted_rows = (empty(turned.shape, kind) for kind in (self.dtype, self.dtype, np.int64))
+    store(given, turned)
+    if not launched(order.sort, *map(_as_rows, (*sorted_rows, given)), **constants):
+        return None
+    for target, source in zip(made, sorted_rows, strict=True):
+        store(target.swapaxes(1, 2), source)
+    return values, indices
+
+
+def _as_rows(array: Any) -> Any:
+    return array.reshape(-1, array.shape[-1], 1)
 
 
 @repeats
