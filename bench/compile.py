@@ -58,9 +58,49 @@ def chain_of_nine(torch: Any, size: int) -> Callable[[], Any]:
     return run
 
 
+def maps(torch: Any) -> dict[str, Callable[[], Any]]:
+    """Pooling, padding, resampling and unfolding with what stands before and after them, without gradients."""
+    F = torch.nn.functional
+    image, small, wave = torch.randn(8, 64, 56, 56), torch.randn(8, 256, 14, 14), torch.randn(16, 16000)
+    last = image.to(memory_format=torch.channels_last)
+    weight, bias, mean, var = torch.randn(64), torch.randn(64), torch.randn(64), torch.rand(64) + 0.5
+    low, high, window = torch.randn(4, 64, 32, 32), torch.randn(4, 64, 64, 64), torch.hann_window(400)
+    few = torch.randn(8, 3, 56, 56), torch.randn(16, 3, 3, 3)
+
+    def normalised(x: Any) -> Any:
+        return F.batch_norm(x, mean, var, weight, bias).relu()
+
+    def frames() -> Any:
+        return (F.pad(wave, (200, 200), mode="reflect").unfold(-1, 400, 160) * window).square().sum(-1)
+
+    def joined() -> Any:
+        return torch.cat([F.interpolate(low, scale_factor=2, mode="bilinear"), high], 1).relu()
+
+    programs = {
+        "relu, max_pool 2": lambda: F.max_pool2d(image.relu(), 2),
+        "norm, relu, max_pool 3 by 2": lambda: F.max_pool2d(normalised(image), 3, 2, 1),
+        "the same, channels last": lambda: F.max_pool2d(normalised(last), 3, 2, 1),
+        "norm, relu, avg_pool 2": lambda: F.avg_pool2d(normalised(image), 2),
+        "relu, max_pool 2, pad": lambda: F.pad(F.max_pool2d(image.relu(), 2), (1, 1, 1, 1)),
+        "pooling less the image": lambda: F.avg_pool2d(small, 3, 1, 1, count_include_pad=False) - small,
+        "relu, reflecting pad, conv": lambda: F.conv2d(F.pad(few[0].relu(), (1, 1, 1, 1), mode="reflect"), few[1]),
+        "bilinear, cat, relu": joined,
+        "frames of sound": frames,
+    }  # fmt: skip
+
+    def free(run: Callable[[], Any]) -> Callable[[], Any]:
+        def call() -> Any:
+            with torch.no_grad():
+                return run()
+
+        return call
+
+    return {f"maps: {name}": free(run) for name, run in programs.items()}
+
+
 def chosen(torch: Any) -> dict[str, Callable[[], Any]]:
     """The programs by name."""
-    made: dict[str, Callable[[], Any]] = {}
+    made: dict[str, Callable[[], Any]] = maps(torch)
     made["1,000 small operations"] = small_operations(torch)
     made["chain of nine, 1 M"] = chain_of_nine(torch, 1 << 20)
     made["chain of nine, 64 K"] = chain_of_nine(torch, 1 << 16)

@@ -74,6 +74,9 @@ PROGRAMS: dict[str, tuple[Callable, list[str]]] = {
     "means without padding": (lambda x, y: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False) * 2, ["pointwise"]),
     "means along a row": (lambda x, y: F.avg_pool1d(x + y, 2).sigmoid(), ["pointwise"]),
     "pooled and padded": (lambda x, y: F.pad(F.max_pool2d(x.relu(), (1, 2)), (1, 0)), ["pointwise"]),
+    "many under a condition": (lambda x, y: F.pad(F.avg_pool2d(x.relu(), 2), (1, 0)) * 2, ["pointwise", "pointwise"]),
+    "overlapping frames": (lambda x, y: F.pad(x, (3, 3), mode="reflect").unfold(-1, 8, 2) * y[:, :1, None],
+                           ["pointwise"]),
     "repeated": (lambda x, y: x.neg().repeat(2, 1, 3) * 2, ["pointwise"]),
     "even windows": (lambda x, y: F.adaptive_max_pool2d(x.neg(), (3, 4)) + 1, ["pointwise"]),
     "by running statistics": (lambda x, y: F.avg_pool1d(F.batch_norm(x, y[0, :, 0], torch.ones_like(y[1, :, 0]),
@@ -292,6 +295,7 @@ JUMPING: dict[str, Callable] = {
     "bilinear": lambda x: F.interpolate(x.relu(), size=(9, 11), mode="bilinear") * 2,
     "aligned": lambda x: F.interpolate(x, size=(3, 12), mode="bilinear", align_corners=True) * 2,
     "scaled": lambda x: F.interpolate(x, scale_factor=(1.7, 0.6), mode="bilinear") + 1,
+    "bicubic": lambda x: F.interpolate(x.double() if x.itemsize == 2 else x, size=(9, 4), mode="bicubic") * 2,
     "blocks": lambda x: F.unfold(x.neg(), 3, padding=1, stride=2, dilation=(1, 2)) * 2,
 }
 
@@ -373,5 +377,6 @@ def test_samples_of_declared_maps(name: str, kind: str, interpreted: None, monke
         taken += [step.kind for step in steps_of(pipe)] == ["pointwise"] if pipe.history else 0
         torch.testing.assert_close(made, expected)
     # Most samples of the nearest have steps of several lengths, and what is rounded in between is no map.
-    rounded = {"int64": ("avg",), "bfloat16": ("adaptive_avg_pool3d", "linear1d", "trilinear"), "float32": ()}[kind]
+    rounded = {"int64": ("avg",), "bfloat16": ("adaptive_avg_pool3d", "linear1d", "trilinear", "bicubic"),
+               "float32": ()}[kind]  # fmt: skip
     assert taken or any([part in name for part in ("nearest", *rounded)])

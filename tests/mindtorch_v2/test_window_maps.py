@@ -1,4 +1,4 @@
-"""Windows (pooling of all kinds) as gather maps, at random settings: what a pipeline gives is what eager calls give."""
+"""Windows and points between elements (pooling, resampling) as gather maps, at random settings, against eager calls."""
 
 import random
 import shutil
@@ -10,6 +10,7 @@ from tests.mindtorch_v2.interpreted_kernels import Interpreted
 
 import mindtorch_v2 as torch
 from mindtorch_v2._backends.cpu.jit import machine
+from mindtorch_v2._pipeline import gathers
 from mindtorch_v2._pipeline import run as running
 
 F = torch.nn.functional
@@ -164,3 +165,58 @@ def test_images_of_one_size_look_at_no_neighbours(mode: str) -> None:
     x.view(-1)[1] = float("nan")
     made = F.interpolate(x, size=(3,) * rank, mode=mode)
     assert made.isnan().sum().item() == 1 and made.view(-1)[1].isnan()
+
+
+MODES = {1: ["linear", "nearest"], 2: ["bilinear", "bicubic", "nearest"], 3: ["trilinear", "nearest-exact"]}
+
+
+def compare_resampled(seed: int) -> bool:
+    """Compares one image at random settings; whether it is made by a kernel with what comes before and after it."""
+    source = random.Random(seed)
+    torch.manual_seed(seed)
+    rank = source.randint(1, 3)
+    x = image(rank, source.choice([torch.float32, torch.float64, torch.bfloat16]), source)
+    x = torch.nan_to_num(x, 0, 1, -1)  # which may be on one side of a point or on the other, by rounding
+    given: dict[str, Any] = {"mode": source.choice(MODES[rank])}
+    if "nearest" not in given["mode"]:
+        given["align_corners"] = source.random() < 0.5
+    if source.random() < 0.5:
+        given["size"] = [source.randint(1, 9) for _ in range(rank)]
+    else:
+        given["scale_factor"] = [source.choice([0.5, 0.75, 1, 1.5, 2, 3]) for _ in range(rank)]
+        given["recompute_scale_factor"] = source.choice([None, True])
+    before, after = source.choice(BEFORE), source.choice(AFTER)
+    expected = after(F.interpolate(before(x), **given))
+    with torch.pipeline() as pipe:
+        made = after(F.interpolate(before(x), **given))
+    assert made.stride() == expected.stride() and made.dtype is expected.dtype
+    torch.testing.assert_close(made, expected, msg=lambda text: f"seed {seed}, {given}: {text}")
+    return all(step.kind in ("pointwise", "view") for step in pipe.history[-1][1].steps)
+
+
+def test_random_images(interpreted: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gathers, "_MOST_JUMPS", 64)  # as on a GPU
+    assert sum([compare_resampled(seed) for seed in range(40)]) > 12
+
+
+def test_random_images_in_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not machine.available():
+        pytest.skip("no compiler")
+    running.forget()
+    monkeypatch.setattr(gathers, "_MOST_JUMPS", 64)
+    monkeypatch.setattr("mindtorch_v2._backends.cpu.jit.calls._AT_ONCE", True)
+    assert sum([compare_resampled(seed) for seed in range(40, 52)]) > 3
+    running.forget()
+
+
+def test_random_images_on_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    if shutil.which("g++") is None:
+        pytest.skip("no C++ compiler")
+    emulated_groups.install(monkeypatch, tmp_path)
+    monkeypatch.setattr(gathers, "_MOST_JUMPS", 64)
+    running.forget()
+    before = emulated_groups.Emulated.launches
+    for seed in range(52, 58):
+        compare_resampled(seed)
+    assert emulated_groups.Emulated.launches > before
+    running.forget()

@@ -215,17 +215,31 @@ def _nearest_at(place: Any, chosen: np.ndarray, n: int) -> Any:
     raise NotImplementedError("steps of several lengths")
 
 
+def _centre_at(g: Any, self: Any, place: Any, n: int, count: int, aligned: bool, given: float | None,
+               inside: bool) -> tuple[Any, Any]:  # fmt: skip
+    """What `_centres` has for all places, for one; points before the first element are on it where `inside` says so."""
+    scale, number = float(_scale(n, count, aligned, given, self.kind.type)), place.cast(self.kind)
+    point = number * scale if aligned else (number + 0.5) * scale - 0.5
+    point = g.most(point, 0.0) if inside else point
+    before = g.least(g.floor(point).cast(place.np), n - 1)
+    return before, g.least(point - before.cast(self.kind), 1.0)
+
+
 def _linear_at(g: Any, self: Any, place: Any, n: int, count: int, aligned: bool, given: float | None) -> list:
     """The elements on both sides of a place's point and their weights, as `_linear` has them for all places."""
     if n == count:
         return [(place, 1.0), (place, 0.0)]
-    kind = self.kind.type
-    scale, number = float(_scale(n, count, aligned, given, kind)), place.cast(self.kind)
-    point = number * scale if aligned else (number + 0.5) * scale - 0.5
-    point = g.most(point, 0.0)
-    before = g.least(g.floor(point).cast(place.np), n - 1)
-    behind = g.least(point - before.cast(self.kind), 1.0)
+    before, behind = _centre_at(g, self, place, n, count, aligned, given, True)
     return [(before, 1.0 - behind), (g.least(before + 1, n - 1), behind)]
+
+
+def _cubic_at(g: Any, self: Any, place: Any, n: int, count: int, aligned: bool, given: float | None) -> list:
+    """The same of `_cubic`."""
+    before, behind = _centre_at(g, self, place, n, count, aligned, given, False)
+    near, far = (lambda x: (1.25 * x - 2.25) * x * x + 1.0), (lambda x: ((x - 5.0) * x + 8.0) * x * -0.75 + 3.0)
+    weights = [far(behind + 1.0), near(behind), near(1.0 - behind), far(2.0 - behind)]
+    places = [g.least(g.most(before + k, 0), n - 1) for k in range(-1, 3)]
+    return list(zip(places, weights, strict=True))
 
 
 def _weighed_at(g: Any, self: Any, taps: list[list], places: tuple = ()) -> Any:
@@ -271,11 +285,12 @@ def _declare(name: str, rank: int, mode: str, kernel: str, forward_row: str | No
     def by_parts(self, output_size, *rest):
         return _resampled_by_parts(self, maps(self.shape, output_size, rest, self.dtype, False))
 
-    def linear(g, self, output_size, *rest):
-        if self.dtype.kind in "biu" or self.dtype in REDUCED and rank != 2:
+    def weighed(g, self, output_size, *rest):
+        if self.dtype.kind in "biu" or self.dtype in REDUCED and (mode == "cubic" or rank != 2):
             raise NotImplementedError("weights of bytes, and those that are rounded")
         sizes = zip(g.at[2:], self.shape[2:], output_size, rest[1:], strict=True)
-        taps = [_linear_at(g, self, place, n, count, bool(rest[0]), scale) for place, n, count, scale in sizes]
+        found = _linear_at if mode == "linear" else _cubic_at
+        taps = [found(g, self, place, n, count, bool(rest[0]), scale) for place, n, count, scale in sizes]
         return _weighed_at(g, self, [[(place, None)] for place in g.at[:2]] + taps)
 
     def nearest(g, self, output_size, *rest):
@@ -327,7 +342,7 @@ def _declare(name: str, rank: int, mode: str, kernel: str, forward_row: str | No
         f"{name}(Tensor self, {', '.join(types)}) -> Tensor",
         kernel=computes(infer, array), public="_nn", npu=forward_row, decomposition=by_parts,
         kernels={"npu": "layers.nearest"} if forward_row and not aligns else None,
-        gathers=linear if mode == "linear" else None if aligns else nearest,
+        gathers=weighed if mode in ("linear", "cubic") else None if aligns else nearest,
         grad=dict(self=formula(f"grad, self_shape, output_size, {rest}",
                                f"functions['backward'](grad, output_size, self_shape, {rest})")),
         samples=cases(case(t(*small), large[2:], *align), case(t(*large), small[2:], *align),

@@ -84,11 +84,6 @@ def _computed_in(node: Node) -> Node:
     return cast(node, "f32") if node.type in HALVES else node
 
 
-def _is_cut(node: Node) -> bool:
-    """Whether a condition may part rows: see fetches.py."""
-    return node.op == "lt" and node.args[0].op == "place"
-
-
 class Taken(NamedTuple):
     """A value that maps load: the place that is read, its number, and the expression."""
 
@@ -119,7 +114,7 @@ class Writer:
         places = [Node("place", "i64", (), pad + d) if n != 1 else const(0, "i64")
                   for d, n in enumerate(place.layout.shape)]  # fmt: skip
         try:
-            value = self._element(number, places, None, 0, math.prod(self.shape) / place.layout.size)
+            value = self._element(number, places, None, 0, math.prod(self.shape))
         except Untraceable:
             return False
         known: dict[int, Node] = {}
@@ -128,22 +123,24 @@ class Writer:
         jumps = self.jumps if place.layout.device.type != "cuda" else 0
         return cost(value) <= _MOST_COST and jumps <= _MOST_JUMPS
 
-    def _element(self, number: int, places: Sequence[Node], condition: Node | None, depth: int, times: float) -> Node:
-        """The element of a value at a place, in the type that is computed in; each is asked for so many times."""
+    def _element(self, number: int, places: Sequence[Node], condition: Node | None, depth: int, count: float) -> Node:
+        """The element of a value at a place, in the type that is computed in; so many are asked for in all."""
         planner = self.planner
         place, layout = planner.place(number), planner.plan.layouts[number]
         at = planner.waiting.get(place.memory)
-        if at is not None and (not depth or planner.is_alone(place.memory) and self._is_short(at, times)):
-            return self._mapped(at, self._inverse(number, at, places), condition, depth, times)
+        if at is not None and not depth and not self._is_short(at, count, condition):
+            raise Untraceable
+        if at is not None and (not depth or planner.is_alone(place.memory) and self._is_short(at, count, condition)):
+            return self._mapped(at, self._inverse(number, at, places), condition, depth, count)
         if at is not None:
             self.unready.add(place.memory)
         at = planner.makers.get(place.memory)
-        if at is not None and depth and self._is_free(at) and self._is_quicker(at, times):
+        if at is not None and depth and self._is_free(at) and self._is_quicker(at, count, condition):
             again = self._again if planner.plan.entries[at].recipe.gather is None else self._mapped
-            return again(at, self._inverse(number, at, places), condition, depth, times)
+            return again(at, self._inverse(number, at, places), condition, depth, count)
         return self._loaded(number, layout, places, condition)
 
-    def _mapped(self, at: int, places: Sequence[Node], condition: Node | None, depth: int, times: float) -> Node:
+    def _mapped(self, at: int, places: Sequence[Node], condition: Node | None, depth: int, count: float) -> Node:
         """An element of what a map gives."""
         layouts, entry = self.planner.plan.layouts, self.planner.plan.entries[at]
         result, gather = entry.results[0], entry.recipe.gather
@@ -152,13 +149,14 @@ class Writer:
         assert result is not None
         program = Gathering(places, _inner(layouts[result]), condition)
 
-        def source(i: int, value: Any, size: int) -> Any:
+        def source(i: int, value: Any, whole_size: int) -> Any:
             if value.__class__ is tuple and any(v.__class__ is Value for v in value):
                 whole_size = sum([layouts[v].size for v in value if v.__class__ is Value])
                 return [source(i, each, whole_size) for each in value]
             if value.__class__ is not Value:
                 return value
-            read = times * gather.reads.get(i, 0) * layouts[result].size / (size or layouts[value].size)
+            part = layouts[value].size / whole_size if whole_size else 1  # which of several is read
+            read = count * gather.reads.get(i, 0) * part
 
             def element(places: Sequence[Node], condition: Node | None) -> Node:
                 return self._element(value, places, condition, depth + 1, read)
@@ -174,9 +172,17 @@ class Writer:
             return cast(cast(made.node, kind), "f32")
         return made.node if kind in HALVES else cast(made.node, kind)
 
-    def _is_short(self, at: int, times: float) -> bool:
-        """Whether a map is rather computed so many times than kept."""
-        return (times - 1) * self.planner.plan.entries[at].recipe.gather.price <= _PASS
+    def _is_short(self, at: int, count: float, condition: Node | None) -> bool:
+        """Whether so many elements of what a map gives are rather computed than kept."""
+        entry = self.planner.plan.entries[at]
+        size = self.planner.plan.layouts[entry.results[0]].size  # type: ignore[index]
+        return not self._is_scattered(at, condition) and (count / size - 1) * entry.recipe.gather.price <= _PASS
+
+    def _is_scattered(self, at: int, condition: Node | None) -> bool:
+        """Whether a map loads many elements under a condition, which on the host are no loads of vectors."""
+        entry = self.planner.plan.entries[at]
+        where = self.planner.plan.layouts[entry.results[0]].device.type  # type: ignore[index]
+        return condition is not None and where != "cuda" and max(entry.recipe.gather.reads.values(), default=0) > 2
 
     def _is_free(self, at: int) -> bool:
         """Whether a pointwise call, or a map that another step took in, can be computed elsewhere: nobody else reads
@@ -188,12 +194,17 @@ class Writer:
             return False
         return all([planner.changed.get(planner.place(n).memory, -1) < at for n in entry.operands()])
 
-    def _is_quicker(self, at: int, times: float) -> bool:
-        """Whether a call, with those before it, is rather computed so many times than kept."""
+    def _is_quicker(self, at: int, count: float, condition: Node | None) -> bool:
+        """Whether so many elements of what a call, with those before it, gives are rather computed than kept."""
         price, rest, loads, long = 0, [at], set(), self.shape[-1] >= LONG
+        result = self.planner.plan.entries[at].results[0]
+        times = count / self.planner.plan.layouts[result].size  # type: ignore[index]
         while rest:
-            entry = self.planner.plan.entries[rest.pop()]
+            at = rest.pop()
+            entry = self.planner.plan.entries[at]
             expression = entry.recipe.expression
+            if expression is None and self._is_scattered(at, condition):
+                return False
             price += entry.recipe.gather.price if expression is None else cost_of(expression)
             if not long and expression is not None and calls_functions(expression.node):
                 return False
@@ -209,7 +220,7 @@ class Writer:
                         return False  # it was brought into another order, to be read so
         return (times - 1) * price + times * (len(loads) - 1) <= _PASS
 
-    def _again(self, at: int, places: Sequence[Node], condition: Node | None, depth: int, times: float) -> Node:
+    def _again(self, at: int, places: Sequence[Node], condition: Node | None, depth: int, count: float) -> Node:
         """An element of what a pointwise call gives."""
         entry = self.planner.plan.entries[at]
         expression, result = entry.recipe.expression, entry.results[0]
@@ -220,7 +231,7 @@ class Writer:
             layout = self.planner.plan.layouts[number]
             behind = places[len(places) - layout.ndim :]
             seen = [p if n != 1 else const(0, "i64") for p, n in zip(behind, layout.shape, strict=True)]
-            given[f"t{i}"] = cast(self._element(number, seen, condition, depth + 1, times), own)
+            given[f"t{i}"] = cast(self._element(number, seen, condition, depth + 1, count), own)
         for i, letter in expression.numbers.items():
             value = entry.arguments[i]
             given[f"n{i}"] = (Node("arg", letter, (), self._name_of_free(value, letter)) if value.__class__ is Free else
@@ -285,7 +296,7 @@ class Writer:
         if kind is None:
             raise Untraceable
         parts = [whole("mul", node, const(times, "i64")) for node, times in rest]
-        if condition is None or not any([_is_cut(one) for one in condition.walk()]):  # not at the borders of rows
+        if condition is None or not self._parts_rows(condition):
             self.jumps += sum([self._jump(node) for node, _ in rest])
         first = self.planner.places.offset[number]
         if steps and steps[-1] not in (0, size, -size):
@@ -303,6 +314,11 @@ class Writer:
         further = functools.reduce(functools.partial(whole, "add"), parts) if parts else NEVER
         name = self.sources.setdefault(look, f"s{len(self.sources)}")
         return _computed_in(fetch(kind, name, further, condition))
+
+    def _parts_rows(self, condition: Node) -> bool:
+        """Whether a condition is one that holds in a part of each row, which may be short (see fetches.py)."""
+        return any([one.op == "lt" and one.args[0].op == "place" and one.args[0].data == self.inner
+                    for one in condition.walk()])  # fmt: skip
 
     def _jump(self, node: Node) -> int:
         """What it costs that a place is computed for each element of a row, in loads of such: more by dividing."""
