@@ -5,7 +5,6 @@ gets the elements themselves: what is marked is computed first, and what is writ
 `_lazy_clone()` gives a tensor on a storage of its own whose bytes are still the source's; writing to either copies.
 """
 
-import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from ._core import tensor_base as _tensor_base
 from ._core.marks import MathView, is_conjugated, is_negated, is_shared, leave, marked, share
-from ._core.tensor import Tensor
+from ._core.tensor import Tensor, living_tensors
 from ._core.tensor_base import fields_of
 from ._dispatch.keys import BACKENDS, CPU_MASK, MARKED_MASK, DispatchKey
 from ._dispatch.registry import Operator, PerKeys, registry
@@ -72,7 +71,7 @@ def own_memory(tensor: Tensor) -> None:
 def _tensors_on(storage: Any, start: int, end: int) -> list[Tensor]:
     """The living tensors that show memory of a storage; nobody keeps a list of them."""
     found = []
-    for tensor in [value for value in gc.get_objects() if issubclass(type(value), Tensor)]:
+    for tensor in living_tensors():
         array = marked(fields_of(tensor).get("_array"), False, False)
         if array.__class__ is np.ndarray and start <= array.__array_interface__["data"][0] < max(end, start + 1):
             if tensor._shared_storage() is storage:

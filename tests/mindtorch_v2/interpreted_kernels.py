@@ -41,10 +41,10 @@ def _value(node: ir.Node, names: dict[str, Any]) -> Any:
 class _Memory:
     """The elements of an array that kernels look at by places in bytes; places beyond it are looked at by nobody."""
 
-    def __init__(self, array: np.ndarray) -> None:
+    def __init__(self, array: np.ndarray, kind: np.dtype) -> None:
         reach = sum((n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)) + array.itemsize
         memory = (ctypes.c_byte * reach).from_address(array.__array_interface__["data"][0])
-        self.elements = np.ndarray(reach // array.itemsize, array.dtype, memory)
+        self.elements = np.ndarray(reach // kind.itemsize, kind, memory)
 
     def places(self, at: Any) -> np.ndarray:
         return np.asarray(at) // self.elements.itemsize
@@ -73,8 +73,9 @@ class Interpreted:
         Interpreted.rows += self.kernel.name == "rows"
         names = [a.name for a in self.kernel.arrays]
         arrays = dict(zip(names, given, strict=False))
-        for array in self.kernel.arrays:
-            assert arrays[array.name].dtype == _dtype(array.type)
+        kinds = {array.name: _dtype(array.type) for array in self.kernel.arrays}
+        for name, kind in kinds.items():  # real numbers may be the parts of complex ones
+            assert arrays[name].dtype == kind or arrays[name].dtype.kind == "c" and kind.kind == "f"
         words = arrays["geometry"].tolist()
         count = sum(name.startswith("at") for name in self.kernel.variables)
         sizes, steps = [words[0]], [[words[4 + k]] for k in range(count)]
@@ -83,7 +84,7 @@ class Interpreted:
             sizes.append(words[at])
             for k in range(count):
                 steps[k].append(words[at + 1 + k])
-        self.memory = {name: _Memory(array) for name, array in arrays.items()}
+        self.memory = {name: _Memory(array, kinds.get(name, array.dtype)) for name, array in arrays.items()}
         numbers = zip([n for n, _ in self.kernel.numbers], given[len(names) :], strict=True)
         self.names: dict[str, Any] = {"length": sizes[0], "rank": words[2], "first": 0, "last": sizes[0]}
         self.names |= dict(numbers) | {f"step{k}": steps[k][0] for k in range(count)}

@@ -6,8 +6,10 @@ As a script it runs more of them: `python tests/mindtorch_v2/test_pipeline_fuzz.
 
 import argparse
 import contextlib
+import copy
 import random
 import sys
+import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -148,6 +150,114 @@ DRAWN_INTO: dict[str, Callable] = {
         a, 0.5, inplace=True), "bernoulli_": lambda a, b: a.bernoulli_(0.3), "stream": lambda a, b: a.uniform_(
         generator=torch.default_generator),
 }  # fmt: skip
+
+
+class _Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, a: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(a)
+        return a * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        (a,) = ctx.saved_tensors
+        return grad * 2 + a * 0
+
+
+def _nested_modes(a: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        held = a * 2
+        with torch.enable_grad():
+            again = a.sin()
+    return held + again
+
+
+def _failing(a: torch.Tensor) -> torch.Tensor:
+    a = a + 1
+    raise KeyError(tuple(a.shape))
+
+
+# Indices, several results, memory seen from outside, the host's decisions, functions of the program.
+MORE: dict[str, Callable] = {
+    "as_strided": lambda a: a.as_strided((2,), (1,)),
+    "bits": lambda a: a.view(torch.int32),
+    "split": lambda a: torch.cat(a.split(1, 0)[::-1]),
+    "max_dim": lambda a: a.max(-1)[0],
+    "where_max": lambda a: a.max(0)[1],
+    "topk": lambda a: a.topk(1)[0],
+    "windows": lambda a: a.unfold(-1, 2, 1),
+    "movedim": lambda a: a.movedim(0, -1),
+    "squeeze": lambda a: a.squeeze(),
+    "flatten": lambda a: a.flatten(),
+    "einsum": lambda a: torch.einsum("...i,...i->...", a, a),
+    "int": lambda a: a.int(),
+    "bool": lambda a: a.bool(),
+    "complex": lambda a: torch.complex(a, a * 2),
+    "abs": lambda a: a.abs(),
+    "real": lambda a: torch.view_as_real(torch.complex(a, a)),
+    "nothing": lambda a: a[:0],
+    "sum": lambda a: a[:0].sum(),
+    "numpy": lambda a: torch.from_numpy(a.detach().numpy()),
+    "tolist": lambda a: torch.tensor(a.tolist()),
+    "copied": lambda a: copy.deepcopy(a.detach()),
+    "rows": lambda a: torch.stack(a.unbind(0)),
+    "foreach": lambda a: torch._foreach_add([a, a], 1)[1],
+    "function": _Doubled.apply,
+    "modes": _nested_modes,
+    "fails": _failing,
+    "decides": lambda a: a * 2 if a.sum() > 0 else a + 1,
+    "mask": lambda a: a[a > 0],
+    "list": lambda a: a[[0]],
+    "part": lambda a: a[0, ..., 1:],
+    "corner": lambda a: a[-1:, 0],
+    "every": lambda a: a[...],
+    "new": lambda a: a.new_zeros(2, 2),
+    "chunks": lambda a: torch.maximum(*a.chunk(2, -1)),
+    "sorted": lambda a: a.sort(-1)[1],
+    "vmap": lambda a: torch.vmap(torch.sin)(a),
+    "mean": lambda a: a.mean(0, True),
+    "outer": lambda a: a[..., None] * a[..., None, :],
+    "clone": lambda a: a.clone(),
+    "half": lambda a: a * 0.5,
+    "sin": lambda a: a.sin(),
+    "t": lambda a: a.t(),
+    "row": lambda a: a[1],
+    "step": lambda a: a[:, ::2],
+    "type_as": lambda a: a.type_as(torch.zeros(1, dtype=torch.float64)),
+    "detach": lambda a: a.detach(),
+}
+MORE_WRITES: dict[str, Callable] = {
+    "out": lambda a, b: torch.add(b, 1, out=a),
+    "out_detached": lambda a, b: torch.mul(b.detach(), 2, out=a.detach()),
+    "out_part": lambda a, b: torch.exp(b.detach()[..., :1], out=a.detach()[..., :1]),
+    "t_": lambda a, b: a.t_(),
+    "unsqueeze_": lambda a, b: a.unsqueeze_(0),
+    "squeeze_": lambda a, b: a.squeeze_(),
+    "detach_": lambda a, b: a.detach_(),
+    "constant": lambda a, b: a.requires_grad_(False),
+    "data": lambda a, b: setattr(a, "data", b.data.clone()),
+    "no_grad": lambda a, b: setattr(a, "grad", None),
+    "zero": lambda a, b: a.grad.zero_(),
+    "scale": lambda a, b: a.grad.mul_(0.5),
+    "put_": lambda a, b: a.index_put_((torch.tensor([0]),), b),
+    "scatter_": lambda a, b: a.scatter_(-1, torch.zeros(a.shape[:-1] + (1,), dtype=torch.int64), 1.0),
+    "diagonal_": lambda a, b: a.fill_diagonal_(0.5),
+    "step": lambda a, b: torch.no_grad()(lambda: a.sub_(a.grad * 0.1))(),
+    "numpy": lambda a, b: a.detach().numpy().sort(),
+    "foreach_": lambda a, b: torch._foreach_mul_([a.detach(), b.detach()], 0.5),
+    "chunk_": lambda a, b: a.chunk(2, -1)[0].add_(1),
+    "rows_": lambda a, b: a.unbind(0)[-1].mul_(b.sum()),
+    "set_": lambda a, b: a.detach().set_(b.detach()),
+    "resize_": lambda a, b: a.detach().resize_(2, 2),
+    "part_": lambda a, b: a[0].add_(1),
+    "parts_": lambda a, b: a[..., 1:].copy_(b[..., :1]),
+    "assign": lambda a, b: a.__setitem__((0, ...), b),
+    "masked": lambda a, b: a.__setitem__(a > 0, 0.5),
+    "sqrt_": lambda a, b: a.abs_().sqrt_(),
+    "addcmul_": lambda a, b: a.addcmul_(b, b, value=0.1),
+    "clamp_": lambda a, b: a.clamp_(max=b),
+    "view_": lambda a, b: a.view(-1).mul_(2),
+}
 DEVICE = ["cpu"]  # where programs run
 SHAPES = [(3, 4), (3, 4), (3, 4), (4,), (3, 1), (), (4, 4), (2, 3, 4)]
 SIZES: dict[int, int] = {}  # what stands in the place of a size
@@ -168,6 +278,13 @@ def program(source: random.Random, draws: bool | str = False) -> list[tuple]:
             kind, table = source.choice(tables)
             made.append((kind, source.choice(list(table)), source.randrange(60), source.randrange(60), ""))
         return [*made, ("backward", "", source.randrange(60), 1, "")]
+    if draws == "more":
+        tables = [("more", MORE)] * 4 + [("more write", MORE_WRITES)] * 2 + [("binary", BINARY), ("view", VIEWS)]
+        for _ in range(source.randint(5, 16)):
+            kind, table = source.choice([*tables, ("backward", {"": None}), ("arrival", {"": None})])
+            mode = source.choices(["", "no_grad", "autocast", "inference"], [80, 12, 5, 3])[0]
+            made.append((kind, source.choice(list(table)), source.randrange(60), source.randrange(60), mode))
+        return made
     if draws:
         for _ in range(source.randint(5, 14)):
             kind, table = source.choice([("unary", DRAWN), ("write", DRAWN_INTO), ("unary", UNARY), ("binary", BINARY)])
@@ -203,11 +320,13 @@ def _mode(name: str) -> Any:
     return torch.autocast(DEVICE[0]) if name == "autocast" else contextlib.nullcontext()
 
 
-def run(statements: list[tuple], seed: int) -> tuple[list, list, list[str]]:
-    """The pool of tensors afterwards, what hooks saw, and the errors."""
-    pool, seen, errors = leaves(seed), [], []
-    torch.manual_seed(seed)
-    for number, (kind, name, i, j, mode) in enumerate(statements):
+def run(statements: list[tuple], seed: int, before: tuple[list, list, list[str]] | None = None,
+        begin: int = 0) -> tuple[list, list, list[str]]:  # fmt: skip
+    """The pool of tensors afterwards, what hooks saw, and the errors; of statements after others, those are given."""
+    if before is None:
+        torch.manual_seed(seed)
+    pool, seen, errors = before or (leaves(seed), [], [])
+    for number, (kind, name, i, j, mode) in enumerate(statements, begin):
         a, b = pool[i % len(pool)], pool[j % len(pool)]
         try:
             with _mode(mode):
@@ -215,6 +334,12 @@ def run(statements: list[tuple], seed: int) -> tuple[list, list, list[str]]:
                     pool.append(({**ROWS, **UNARY, **DRAWN}[name])(a))
                 elif kind == "map":
                     pool.append(MAPS[name](a))
+                elif kind == "more":
+                    pool.append(MORE[name](a))
+                elif kind == "more write":
+                    MORE_WRITES[name](a, b)
+                elif kind == "arrival":
+                    a.register_post_accumulate_grad_hook(lambda p, n=number: seen.append((n, p.grad.clone())))
                 elif kind == "map write":
                     MAP_WRITES[name](a, b)
                 elif kind == "view":
@@ -253,7 +378,7 @@ def outline(tensor: torch.Tensor) -> tuple:
 
 
 def same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
-    a, b = (t.detach().double().cpu().numpy() for t in (one, other))
+    a, b = (t.detach().to(torch.complex128 if t.is_complex() else torch.float64).cpu().numpy() for t in (one, other))
     exact = 2e-2 if one.dtype is torch.bfloat16 or other.dtype is torch.bfloat16 else 1e-4
     return a.shape == b.shape and np.allclose(a, b, rtol=exact, atol=exact, equal_nan=True)
 
@@ -285,6 +410,39 @@ def after_other_sizes(statements: list[tuple], seed: int) -> tuple[list, list, l
         with torch.pipeline():
             result = run(statements, seed)
     return result
+
+
+def interrupted(statements: list[tuple], seed: int) -> tuple[list, list, list[str]]:
+    """What a program gives of which an error leaves the first block, and the rest is recorded in another."""
+    middle = len(statements) // 2
+    for _ in range(1 + seed % 2):
+        with contextlib.suppress(ZeroDivisionError), torch.pipeline():
+            before = run(statements[:middle], seed)
+            raise ZeroDivisionError
+        with torch.pipeline():
+            result = run(statements[middle:], seed, before, middle)
+    return result
+
+
+def in_threads(statements: list[tuple], seed: int) -> tuple[list, list, list[str]]:
+    """What a program gives in a thread, while others record it, too, begin others, or compute at once."""
+    others = [threading.Thread(target=in_a_pipeline, args=(some, seed)) for some in (statements, statements[1:])]
+    others.append(threading.Thread(target=run, args=(statements, seed)))
+    for other in others:
+        other.start()
+    try:
+        return in_a_pipeline(statements, seed)
+    finally:
+        for other in others:
+            other.join()
+
+
+def replayed(statements: list[tuple], seed: int) -> tuple[list, list, list[str]]:
+    """What a compiled program gives the third time."""
+    function = torch.compile(run, mode="reduce-overhead")
+    for _ in range(2):
+        function(statements, seed)
+    return function(statements, seed)
 
 
 def compiled(statements: list[tuple], seed: int) -> tuple[list, list, list[str]]:
@@ -412,6 +570,26 @@ def test_programs_after_other_sizes(interpreted: None, monkeypatch: pytest.Monke
     assert sum(plan is not None for plan in taken) > 60
 
 
+@pytest.mark.parametrize("way", [in_a_pipeline, recorded_often, interrupted, after_other_sizes])
+def test_programs_of_more_kinds(interpreted: None, monkeypatch: pytest.MonkeyPatch, way: Callable) -> None:
+    """Indices, out=, memory seen from outside, decisions of the host, functions of the program, errors in between."""
+    monkeypatch.setattr(tracing, "_OFTEN", 1)
+    found = {told(seed, "more"): wrong for seed in range(4000, 4060) if (wrong := differences(seed, way, "more"))}
+    assert not found
+
+
+def test_programs_in_several_threads() -> None:
+    seeds = range(5000, 5020)
+    found = {told(seed, "more"): wrong for seed in seeds if (wrong := differences(seed, in_threads, "more"))}
+    assert not found
+
+
+@pytest.mark.parametrize("way", [compiled, replayed])
+def test_programs_that_are_compiled(way: Callable) -> None:
+    found = {told(seed, "more"): wrong for seed in range(6000, 6020) if (wrong := differences(seed, way, "more"))}
+    assert not found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--count", type=int, default=200)
@@ -424,6 +602,10 @@ def main() -> None:
     parser.add_argument("--draws", action="store_true", help="programs that take random numbers")
     parser.add_argument("--rows", dest="draws", action="store_const", const="rows", help="programs of whole rows")
     parser.add_argument("--maps", dest="draws", action="store_const", const="maps", help="programs of gather maps")
+    parser.add_argument("--more", dest="draws", action="store_const", const="more", help="programs of all the rest")
+    parser.add_argument("--replayed", action="store_true", help="torch.compile that replays, the third call")
+    parser.add_argument("--interrupted", action="store_true", help="an error leaves the block in the middle")
+    parser.add_argument("--threads", action="store_true", help="while other threads record, too")
     given = parser.parse_args()
     DEVICE[0] = given.device
     tracing._OFTEN = 1 if given.often else tracing._OFTEN
@@ -433,7 +615,8 @@ def main() -> None:
     for seed in range(given.seed, given.seed + given.count):
         try:
             way = after_other_sizes if given.sizes else compiled if given.under_compile else in_a_pipeline
-            way = recorded_often if given.often else way
+            way = recorded_often if given.often else replayed if given.replayed else way
+            way = interrupted if given.interrupted else in_threads if given.threads else way
             found = differences(seed, way, given.draws)
         except Exception as error:
             found = [f"{type(error).__name__}: {error}"]

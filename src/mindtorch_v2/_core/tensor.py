@@ -692,13 +692,24 @@ def _storage_so_far(tensor: Tensor) -> UntypedStorage | None:
     return tensor._base._storage if tensor._storage is None and tensor._base is not None else tensor._storage
 
 
+def living_tensors() -> list[Tensor]:
+    """All tensors that there are: what refers to the class, or to one that is derived from it.
+
+    `gc.get_objects()` would hold what other threads are making for a moment, and a tuple that is held cannot be made.
+    """
+    kinds: list[type] = [Tensor]
+    for kind in kinds:
+        kinds += [each for each in kind.__subclasses__() if each not in kinds]
+    return [value for value in gc.get_referrers(*kinds) if issubclass(type(value), Tensor)]
+
+
 def _follow_storage(storage: UntypedStorage, start: int, end: int) -> bool:
     """Brings the tensors that show memory between two addresses to the new memory of their storage; True: not all fit.
 
     Nobody keeps a list of them, which every view would pay for: they are looked for where Python keeps its objects.
     """
     left = False
-    for tensor in [value for value in gc.get_objects() if issubclass(type(value), Tensor)]:
+    for tensor in living_tensors():
         array = fields_of(tensor).get("_array")
         if array.__class__ is not np.ndarray or not array.size:
             continue

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._autograd.function import DelayedError
+from .._backends.meta import MetaArray
 from .._core.determinism import alert_not_deterministic, determinism
 from .._core.dtype import BOOL, COMPLEX, OF_ARRAY, REDUCED, bool_, int32, int64, uint8
 from .._core.elements import at_hand, has_elements, on_host
@@ -97,6 +98,8 @@ def _check_index_put(self: Tensor, indices: Sequence[Tensor | None], values: Ten
     leads = values._array.ndim > 1 and values._array.shape[0] == 1
     if casts or leads or not self._array.size and values is not self:
         _check_put_shapes(self, indices, values)
+    elif self._array.__class__ is MetaArray and has_elements(self):  # what is recorded fails where it is called
+        _check_put_geometry(self, indices, values)
     if casts:
         raise RuntimeError(f"Index put requires the source and destination dtypes match, got {self.dtype.scalar_name} "
                            f"for the destination and {values.dtype.scalar_name} for the source.")
@@ -112,6 +115,18 @@ def _check_put_shapes(self: Tensor, indices: Sequence[Tensor | None], values: Te
     places = place_shape([key[d].shape for d in at])
     if 0 not in places and 0 in [shape[d] for d in at]:
         raise IndexError("index is out of bounds for dimension with size 0")
+    refuse_values(values._array.shape, shown_shape(shape, at, places))
+
+
+def _check_put_geometry(self: Tensor, indices: Sequence[Tensor | None], values: Tensor) -> None:
+    """Raises for shapes that do not fit, if indices are numbers: how many a mask chooses is not known yet."""
+    if any(index is not None and index.dtype in (bool_, uint8) for index in indices):
+        return
+    shape = self._array.shape
+    if len(indices) > len(shape):
+        raise IndexError(f"too many indices for tensor of dimension {len(shape)} (got {len(indices)})")
+    at = [d for d, index in enumerate(indices) if index is not None]
+    places = place_shape([index._array.shape for index in indices if index is not None])
     refuse_values(values._array.shape, shown_shape(shape, at, places))
 
 

@@ -77,7 +77,7 @@ class Pipeline:
         trace.flush, trace.quick = self.flush, None if self.lines else True
         with state.lock:
             state.threads.add(threading.get_ident())
-        self._announce()
+            state.trace = trace if len(state.threads) == 1 else None
         modes.set_include(self._previous[1] | PIPELINE_MASK)
         return self
 

@@ -63,6 +63,8 @@ return _made
 def view_kernel(operator: Operator, below: Callable, cut: Callable, mask: int) -> Callable:
     """The recording kernel of an operator that makes views; `cut` runs what was recorded, then the call."""
     family, schema = operator.declaration.family, operator.schema
+    if not hasattr(family, "geometry"):  # which no place in a recording tells
+        return lambda source, *args: (cut if source._array.__class__ is Deferred else below)(source, *args)
     known = known_to(operator, mask)
     compares = not any(a.is_tensor for a in schema.arguments[1:])
 

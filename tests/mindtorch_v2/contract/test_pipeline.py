@@ -906,3 +906,46 @@ def test_gradients_lie_as_those_of_eager_calls(name: str) -> None:
         assert all(map(torch.allclose, found[0][1], found[1][1]))
         if name in ("maximum", "minimum"):  # whose gradient PyTorch writes to, and lays out as the first operand
             assert found[0][0][:2] == [(1, (1, 3) if own else (4, 1))] * 2
+
+
+def test_results_that_are_written_to_recorded_tensors() -> None:
+    """out= that is recorded, or a part of it, and one from outside that recorded calls have yet to read."""
+    x, outside = torch.arange(4.0), torch.arange(4.0)
+    for _ in range(3):
+        outside.copy_(x)
+        before = outside._version
+        with torch.pipeline():
+            made = x * 2
+            read = made + outside
+            torch.add(x, 1, out=made)
+            torch.mul(x[:2], 10, out=made[2:])
+            torch.exp(made, out=outside)
+            torch.arange(2, out=(total := x.new_zeros(2)))
+        assert read.tolist() == [0.0, 3.0, 6.0, 9.0] and made.tolist() == [1.0, 2.0, 0.0, 10.0]
+        assert torch.allclose(outside, made.exp()) and total.tolist() == [0.0, 1.0]
+        assert (made._version, outside._version - before) == (2, 1)
+
+
+def test_bytes_of_recorded_tensors() -> None:
+    x = torch.tensor([1.0, -1.0])
+    with torch.pipeline():
+        made = x * 2
+        bits, outside = made.view(torch.int32), x.view(torch.int32)
+        made.neg_()
+    assert bits.tolist() == made.view(torch.int32).tolist() and outside.tolist() == [0x3F800000, -0x40800000]
+
+
+@pytest.mark.parametrize(("shape", "indices", "given"), [
+    ((3, 4), ([0],), (3, 4)), ((), ([0],), ()), ((3, 4), ([0, 1], [0, 1, 2]), ()), ((3, 4), ([0], [0], [0]), (1,)),
+])  # fmt: skip
+def test_shapes_of_index_put_are_looked_at_where_it_is_called(shape: tuple, indices: tuple, given: tuple) -> None:
+    x, values = torch.ones(shape), torch.ones(given)
+    places = tuple(map(torch.tensor, indices))
+    with pytest.raises((RuntimeError, IndexError)) as eager:
+        (x * 2).index_put_(places, values, accumulate=True)
+    with torch.pipeline():
+        made = x * 2
+        with pytest.raises(eager.type) as recorded:
+            made.index_put_(places, values, accumulate=True)
+        assert str(recorded.value) == str(eager.value)
+    assert torch.equal(made, x * 2) and made._version == 0

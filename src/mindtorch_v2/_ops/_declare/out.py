@@ -18,6 +18,7 @@ from ..._dispatch.keys import (
     FUNC_MASK,
     INFERENCE_MASK,
     MARKED_MASK,
+    PIPELINE_MASK,
     REQUIRES_GRAD,
     SPARSE_MASK,
     TORCH_DISPATCH_MASK,
@@ -329,7 +330,7 @@ def _store(target: Tensor, value: Tensor, elementwise: bool, rule: Out, operands
         strides = value.stride() if kept else contiguous_strides(shape)
         show(target, target.untyped_storage(), target.storage_offset(), shape, strides)
     if target._array.size:
-        if target._keys & MARKED_MASK:
+        if target._keys & MARKED_MASK or modes.include & PIPELINE_MASK:  # which records it
             target.copy_(value)  # type: ignore[attr-defined]
             return
         backend_of(target._device.type).copy(target, value)
