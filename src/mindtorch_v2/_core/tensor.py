@@ -697,9 +697,9 @@ def living_tensors() -> list[Tensor]:
 
     `gc.get_objects()` would hold what other threads are making for a moment, and a tuple that is held cannot be made.
     """
-    kinds: list[type] = [Tensor]
+    kinds: list[type[Tensor]] = [Tensor]
     for kind in kinds:
-        kinds += [each for each in kind.__subclasses__() if each not in kinds]
+        kinds += set(type.__subclasses__(kind)).difference(kinds)
     return [value for value in gc.get_referrers(*kinds) if issubclass(type(value), Tensor)]
 
 
