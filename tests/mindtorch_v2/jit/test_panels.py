@@ -21,6 +21,14 @@ def compile_at_once(monkeypatch):
     monkeypatch.setattr(calls, "_AT_ONCE", True)
 
 
+@pytest.fixture(params=[1, 3])
+def threads(request):
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
 @kernel
 def product(made, a, weight, *, tile):
     for _ in parallel(1, 1):
@@ -112,8 +120,9 @@ def test_recurrent_layers_multiply_with_panels(found, mode, options, kind, monke
 @pytest.mark.parametrize("found", [*TILES, None], ids=str)
 @pytest.mark.parametrize(("shape", "options"), [
     ((2, 3, 70, 70, 24, 24), {"is_causal": True}), ((2, 3, 70, 70, 24, 24), {}), ((1, 2, 30, 100, 40, 33), {}),
-    ((1, 2, 100, 50, 9, 5), {"is_causal": True}), ((2, 2, 49, 52, 8, 8), {"mask": True})], ids=str)
-def test_attention_multiplies_with_panels(shape, options, found, monkeypatch):
+    ((1, 2, 100, 50, 9, 5), {"is_causal": True}), ((2, 2, 49, 52, 8, 8), {"mask": True}),
+    ((5, 1, 64, 64, 32, 32), {"is_causal": True}), ((2, 1, 64, 64, 32, 32), {})], ids=str)
+def test_attention_multiplies_with_panels(shape, options, found, threads, monkeypatch):
     batch, heads, queries, keys, width, last = shape
     query, key, value = (torch.tensor(RNG.standard_normal((batch, tokens, heads, size))).transpose(1, 2)
                          for tokens, size in ((queries, width), (keys, width), (keys, last)))
@@ -133,6 +142,9 @@ def test_attention_multiplies_with_panels(shape, options, found, monkeypatch):
     monkeypatch.setattr(attention, "launched", lambda *args, **given: launches.append(args[0]) or plain(*args, **given))
     made = torch.nn.functional.scaled_dot_product_attention(query, key, value, **options)
     assert (attention.kernels.attend_packed in launches) == (found is not None)
+    if found is not None:  # threads that share a head's queries share its panels
+        alone = queries <= attention._STEP and threads <= batch * heads
+        assert (attention.kernels.pack_heads in launches) == (not alone)
     torch.testing.assert_close(made, expected)
 
 
@@ -144,14 +156,6 @@ def test_few_queries_or_keys_are_not_packed(monkeypatch):
         query, key = torch.randn(1, 2, queries, 8), torch.randn(1, 2, keys, 8)
         torch.nn.functional.scaled_dot_product_attention(query, key, key)
     assert set(launches) == {attention.kernels.attend}
-
-
-@pytest.fixture(params=[1, 3])
-def threads(request):
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield request.param
-    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64"])

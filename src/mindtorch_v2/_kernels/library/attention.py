@@ -114,35 +114,46 @@ def work_of(queries, keys, width, products):
     return queries * keys * (_EXPENSIVE + products * width // _QUICK)
 
 
+@function
+def pack_head(keys, values, key, value, h, tile):
+    """A head's panels of its keys, transposed, and of its values, in those of all heads."""
+    width = keys.shape[2]
+    of_keys, of_values = (key.shape[2] + width - 1) // width, (value.shape[3] + width - 1) // width
+    batch, at = h // key.shape[1], h % key.shape[1]
+    for panel in range(of_keys):
+        first = panel * width
+        pack(keys, h * of_keys + panel, key, (batch, at, first, 0),
+             (min(width, key.shape[2] - first), key.shape[3]), turned=True, tile=tile)
+    for panel in range(of_values):
+        first = panel * width
+        pack(values, h * of_values + panel, value, (batch, at, 0, first),
+             (min(width, value.shape[3] - first), value.shape[2]), turned=False, tile=tile)
+
+
 @kernel
 def pack_heads(keys, values, key, value, *, tile):
-    """Panels of each head's keys, transposed, and of its values: (heads of all batches times panels, inner, width)."""
-    heads, width = key.shape[1], keys.shape[2]
-    of_keys, of_values = (key.shape[2] + width - 1) // width, (value.shape[3] + width - 1) // width
-    for h in parallel(key.shape[0] * heads, 2 * key.shape[2] * (key.shape[3] + value.shape[3])):
-        batch, at = h // heads, h % heads
-        for panel in range(of_keys):
-            first = panel * width
-            pack(keys, h * of_keys + panel, key, (batch, at, first, 0),
-                 (min(width, key.shape[2] - first), key.shape[3]), turned=True, tile=tile)
-        for panel in range(of_values):
-            first = panel * width
-            pack(values, h * of_values + panel, value, (batch, at, 0, first),
-                 (min(width, value.shape[3] - first), value.shape[2]), turned=False, tile=tile)
+    """Panels of each head's keys and values: (heads of all batches times panels, inner, width)."""
+    for h in parallel(key.shape[0] * key.shape[1], 2 * key.shape[2] * (key.shape[3] + value.shape[3])):
+        pack_head(keys, values, key, value, h, tile)
 
 
 @kernel
-def attend_packed(out, query, keys, values, scores, top, total, scale: float, head, first, step, all_keys, *, causal,
-                  scored, tile):
-    """As `attend`, by panels of all keys and values: the queries of a turn in groups that see about as many keys."""
+def attend_packed(out, query, key, value, keys, values, scores, top, total, scale: float, head, first, step, *, causal,
+                  scored, packs, tile):
+    """As `attend`, by panels of all keys and values: the queries of a turn in groups that see about as many keys.
+
+    `packs`: a turn has all queries of a head, and packs its keys and values itself.
+    """
     heads, rows, width, last, panel = query.shape[1], scores.shape[1], query.shape[3], out.shape[3], keys.shape[2]
-    of_keys, of_values = (all_keys + panel - 1) // panel, (last + panel - 1) // panel
+    of_keys, of_values = (key.shape[2] + panel - 1) // panel, (last + panel - 1) // panel
     parts = (rows + step - 1) // step
     for turn in parallel(scores.shape[0] * parts, work_of(step, scores.shape[2], width, 2)):
         h, start = turn // parts, turn % parts * step
         batch, at = (head + h) // heads, (head + h) % heads
         end = min(start + step, rows)
         factors = local(_ROWS, scores)
+        if packs:
+            pack_head(keys, values, key, value, head + h, tile)
         for low in range(start, end, _ROWS):
             size = min(_ROWS, end - low)
             seen = seen_keys(low + size - 1, first, scores.shape[2], causal)

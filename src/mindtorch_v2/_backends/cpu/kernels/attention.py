@@ -79,12 +79,11 @@ def _by_samples(compute: Callable[[slice], tuple], query: Any, key: Any, mask: A
     return in_parts(compute, len(query), scores * (2 * query.shape[3] + _COST))
 
 
-def _packed(key: Any, value: Any, found: Tile) -> tuple[tuple[Any, ...], bool]:
-    """Keys and values in panels; False while there is no machine code that packs them."""
+def _panels(key: Any, value: Any, found: Tile) -> tuple[Any, Any]:
+    """Arrays for keys and values in panels."""
     heads, tokens, width = key.shape[0] * key.shape[1], key.shape[2], found.width(key.itemsize)
-    made = (empty((heads * -(-tokens // width), key.shape[3], width), key.dtype),
+    return (empty((heads * -(-tokens // width), key.shape[3], width), key.dtype),
             empty((heads * -(-value.shape[3] // width), tokens, width), key.dtype))
-    return made, launched(kernels.pack_heads, *made, key, value, tile=found.name)
 
 
 @repeats
@@ -106,7 +105,12 @@ def attention(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scal
     tops, totals = norms.reshape(2, -1)
     is_used_often = query.shape[-2] >= _PACKED_FOR and key.shape[-2] >= _PACKED
     found = tile() if is_used_often else None
-    factors, is_ready = ((), False) if found is None else _packed(matrices[1], matrices[2], found)
+    packs = all(_step(query.shape[-2], heads.stop - heads.start) >= query.shape[-2] for heads, _, _ in blocks)
+    factors: tuple[Any, ...] = ()
+    is_ready = True
+    if found is not None:
+        factors = _panels(matrices[1], matrices[2], found)
+        is_ready = packs or launched(kernels.pack_heads, *factors, *matrices[1:], tile=found.name)
     for heads, rows, keys in blocks:
         scores, factor, given = _given(blocks, heads, rows, keys)
         place = (heads.start, rows.start, _step(*scores.shape[1::-1]))
@@ -114,8 +118,8 @@ def attention(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scal
             done = launched(kernels.attend, target, *matrices, scores, tops, totals, factor, *place, **given)
         else:
             run: Callable = launched if is_ready else note
-            done = run(kernels.attend_packed, target, matrices[0], *factors, scores, tops, totals, factor, *place,
-                       matrices[1].shape[2], causal=given["causal"], scored=given["scored"], tile=found.name)
+            done = run(kernels.attend_packed, target, *matrices, *factors, scores, tops, totals, factor, *place,
+                       causal=given["causal"], scored=given["scored"], packs=packs, tile=found.name)
         if not done:
             return None
     return made, norms
