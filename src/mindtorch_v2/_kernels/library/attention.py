@@ -66,11 +66,8 @@ def largest_of(scores, h, r, seen, blocks, scale):
 
 
 @function
-def weigh(scores, top, total, h, r, seen, keys, norm, scale):
-    """Scores of a query as weights; by what they are to be multiplied, so that they add up to 1.
-
-    Its largest score, and the logarithm of the sum of its weights, are kept as its norms.
-    """
+def weigh(scores, top, h, r, seen, keys, norm, scale):
+    """Scores of a query as weights, whose sum it gives; the largest score is kept."""
     blocks = in_blocks(seen, keys)
     largest = largest_of(scores, h, r, seen, blocks, scale)
     lanes = local(_LANES, scores)
@@ -90,8 +87,19 @@ def weigh(scores, top, total, h, r, seen, keys, norm, scale):
     for j in range(max(blocks, seen), keys):
         scores[h, r, j] = 0
     top[norm] = largest
-    total[norm] = like(inf, scores) if summed == 0 else log(summed)
-    return like(0, scores) if summed == 0 else 1 / summed
+    return summed
+
+
+@function
+def norm_of(summed):
+    """What is kept of the sum of a query's weights."""
+    return like(inf, summed) if summed == 0 else log(summed)
+
+
+@function
+def factor_of(summed):
+    """By what weights are to be multiplied, so that they add up to 1."""
+    return like(0, summed) if summed == 0 else 1 / summed
 
 
 @function
@@ -161,9 +169,13 @@ def attend_packed(out, query, key, value, keys, values, scores, top, total, scal
                 for j in range((seen + panel - 1) // panel):
                     multiply_panel(scores, (h, low, j * panel), query, (batch, at, first + low, 0), keys,
                                    (head + h) * of_keys + j, (size, min(panel, seen - j * panel), width), tile=tile)
+            norm = (head + h) * query.shape[2] + first + low
             for r in range(size):
-                factors[r] = weigh(scores, top, total, h, low + r, seen_keys(low + r, first, seen, causal), seen,
-                                   (head + h) * query.shape[2] + first + low + r, scale)
+                factors[r] = weigh(scores, top, h, low + r, seen_keys(low + r, first, seen, causal), seen, norm + r,
+                                   scale)
+            for r in range(size):
+                total[norm + r] = norm_of(factors[r])
+                factors[r] = factor_of(factors[r])
             for j in range(of_values):
                 multiply_panel(out, (batch, at, first + low, j * panel), scores, (h, low, 0), values,
                                (head + h) * of_values + j, (size, min(panel, last - j * panel), seen), tile=tile)
@@ -186,8 +198,10 @@ def attend(out, query, key, value, scores, top, total, scale: float, head, first
             multiply(scores, (h, low, 0), query, (batch, at, first + low, 0), key, (batch, at, 0, 0),
                      (size, keys, width), turned="b", wide=wide)
         for r in range(low, low + size):
-            factor = weigh(scores, top, total, h, r, seen_keys(r, first, keys, causal), keys,
-                           (head + h) * query.shape[2] + first + r, scale)
+            norm = (head + h) * query.shape[2] + first + r
+            summed = weigh(scores, top, h, r, seen_keys(r, first, keys, causal), keys, norm, scale)
+            total[norm] = norm_of(summed)
+            factor = factor_of(summed)
             for j in range(keys):
                 scores[h, r, j] = scores[h, r, j] * factor
         multiply(out, (batch, at, first + low, 0), scores, (h, low, 0), value, (batch, at, 0, 0), (size, last, keys),
