@@ -32,14 +32,40 @@ NAMES = {
 }
 
 
-def small_operations(torch: Any) -> Callable[[], Any]:
-    """1,000 operations on 4 elements."""
-    x, y = torch.ones(4), torch.ones(4)
+def small_operations(torch: Any, count: int = 1000, derived: bool = False) -> Callable[[], Any]:
+    """Operations on 4 elements."""
+    x, y = torch.ones(4, requires_grad=derived), torch.ones(4)
 
     def run() -> Any:
         made = x
-        for _ in range(500):
+        for _ in range(count // 2):
             made = (made + y) * 0.5
+        return made
+
+    return run
+
+
+def small_views(torch: Any) -> Callable[[], Any]:
+    """1,000 views of 4 elements, and of views."""
+    x = torch.ones(2, 2)
+
+    def run() -> Any:
+        made = x + 1
+        for _ in range(250):
+            made.view(4).view(2, 2).unsqueeze(0).squeeze(0)
+        return made
+
+    return run
+
+
+def small_parts(torch: Any) -> Callable[[], Any]:
+    """999 indices."""
+    x = torch.ones(2, 2)
+
+    def run() -> Any:
+        made = x + 1
+        for _ in range(333):
+            _ = made[0], made[:, 1], made[1:]
         return made
 
     return run
@@ -102,6 +128,10 @@ def chosen(torch: Any) -> dict[str, Callable[[], Any]]:
     """The programs by name."""
     made: dict[str, Callable[[], Any]] = maps(torch)
     made["1,000 small operations"] = small_operations(torch)
+    made["40 small operations"] = small_operations(torch, 40)
+    made["1,000 operations with gradients, small"] = small_operations(torch, derived=True)
+    made["1,000 views, small"] = small_views(torch)
+    made["999 indices, small"] = small_parts(torch)
     made["chain of nine, 1 M"] = chain_of_nine(torch, 1 << 20)
     made["chain of nine, 64 K"] = chain_of_nine(torch, 1 << 16)
     for group, names in NAMES.items():
