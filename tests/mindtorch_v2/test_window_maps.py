@@ -157,6 +157,42 @@ def test_writes_before_a_map_is_read(interpreted: None) -> None:
     assert torch.equal(made, F.max_pool2d(-kept, 2) + 1) and torch.equal(x, kept * 2)
 
 
+def test_writes_over_what_a_map_gives(interpreted: None) -> None:
+    """They are part of its kernel: layers with `inplace=True` are as those without."""
+    x, weight = torch.randn(2, 3, 6, 6), torch.rand(3) + 0.5
+
+    def normalised() -> tuple[torch.Tensor, torch.Tensor]:
+        made = F.batch_norm(x, weight, weight, weight, weight).relu_()
+        return made, F.max_pool2d(made, 2)
+
+    def padded() -> torch.Tensor:
+        return F.pad(x, (1, 1)).mul_(2).add_(F.pad(x, (1, 1)))
+
+    def part() -> torch.Tensor:
+        made = F.pad(x, (1, 1))
+        made[:, 1:].mul_(2)
+        return made
+
+    def forgotten() -> torch.Tensor:
+        return F.pad(x, (1, 1)).fill_(2) + 1
+
+    def of_itself() -> torch.Tensor:
+        made = x.clone()
+        turned = made.flip(-1)
+        made.add_(turned)
+        turned.add_(made)
+        return turned
+
+    for program, kinds in ((normalised, ["pointwise"] * 2), (padded, ["pointwise"]), (part, None), (forgotten, None),
+                           (of_itself, None)):  # fmt: skip
+        expected = program()
+        with torch.pipeline() as pipe:
+            made = program()
+        torch.testing.assert_close(made, expected)
+        if kinds is not None:
+            assert [step.kind for step in pipe.history[-1][1].steps if step.kind != "view"] == kinds
+
+
 @pytest.mark.parametrize("mode", ["linear", "bilinear", "trilinear"])
 def test_images_of_one_size_look_at_no_neighbours(mode: str) -> None:
     """As in PyTorch, an element that is no number does not spread along a dimension that keeps its size."""

@@ -168,8 +168,17 @@ class _Planner:
         for memory, at in list(self.waiting.items()):
             other = self.plan.entries[at]
             read = {memory, *(self._memory(n) for n in other.operands())}
+            if self._changes(entry, other):
+                read.remove(memory)
             if memory in self.waiting and (late and other.recipe.fails or not written.isdisjoint(read)):
                 self.run_alone(memory)
+
+    def _changes(self, entry: Entry, other: Entry) -> bool:
+        """Whether an entry writes what a map gives, element by element, over it: as if it made a value of its own."""
+        if entry.kind != "write" or entry.recipe.expression is None or 0 not in entry.recipe.expression.loads:
+            return False
+        made = other.results[0]
+        return made is not None and self.place(entry.arguments[0]) == self.place(made) and not other.recipe.fails
 
     def run_alone(self, memory: int) -> None:
         """Has a map run as a step: a kernel with the pointwise calls that it takes in, or that need not make all that
