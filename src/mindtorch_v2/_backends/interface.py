@@ -25,6 +25,12 @@ class Backend:
     wide_statistics = False  # whether norms of half types always give their statistics in float32
     lookups: Any = None  # compiled functions that find plans of calls; None where there are none
     views: Any = None  # compiled functions that make arrays of views; None where there are none
+    shared: Any = None  # gives a large array in a form whose elements several threads compute; None where none do
+
+    @property
+    def array_xp(self) -> Any:
+        """The namespace for functions that get arrays as `shared` gives them, and whose results are `finished`."""
+        return self.xp
 
     # the devices -----------------------------------------------------------------------------------------------
 
@@ -99,6 +105,13 @@ class Backend:
         """The compiled forms of a pointwise operator, where arrays are NumPy's; None if there are none.
 
         `form` says where results go: into "new" arrays, "inplace", or "into" one that stands before the arguments.
+        """
+        return None
+
+    def together(self, lists: Sequence[Sequence[Any]]) -> Any:
+        """Lists of arrays, those at one place of one size, as one array each; None where they are not computed so.
+
+        The second list is only read.
         """
         return None
 

@@ -29,7 +29,7 @@ def is_host_array(array: Any) -> bool:
 
 def at_hand(array: Any) -> bool:
     """Whether the elements can be looked at before a kernel runs: a device is not waited for."""
-    if array.__class__ is _ndarray:
+    if isinstance(array, _ndarray):
         return True
     refuse_in_plans()
     return False

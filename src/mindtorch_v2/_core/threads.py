@@ -117,10 +117,12 @@ def _functions(path: str) -> tuple[Any, Any] | None:
 
 
 class Blas(NamedTuple):
-    """NumPy's OpenBLAS: the addresses of its functions, and the width of its integers."""
+    """NumPy's OpenBLAS: the addresses of its functions, the width of its integers, and what finds other functions."""
 
     addresses: dict[str, int]
     integers: int
+    library: Any
+    form: tuple[str, str]  # what surrounds the names of its functions
 
 
 @functools.cache
@@ -133,7 +135,7 @@ def blas() -> Blas | None:
             names |= {name: f"{prefix}openblas_{name}_num_threads{suffix}" for name in ("get", "set")}
             if all(hasattr(library, name) for name in names.values()):
                 found = {name: ctypes.cast(library[there], ctypes.c_void_p).value or 0 for name, there in names.items()}
-                return Blas(found, 64 if suffix else 32)
+                return Blas(found, 64 if suffix else 32, library, (prefix, suffix))
     return None
 
 

@@ -31,6 +31,8 @@ class _Channels:
         self.array = (xp.moveaxis(array, 1, -1).reshape(self.count, channels) if as_rows
                       else array.reshape(batch, channels, math.prod(array.shape[2:])))
         step = max(1, BLOCK_ELEMENTS // max(1, math.prod(self.array.shape[1:])))
+        if getattr(array, "is_shared", False):
+            step = max(1, batch)
         # parts of the first dimension that fit in the cache
         self.blocks = [slice(start, start + step) for start in range(0, len(self.array), step)]
 

@@ -66,8 +66,12 @@ class FusedStep(Family):
             array_of, written = backend.array_of, lists if scale is not None else [lists[0], *lists[2:]]
             arrays = [[array_of(tensor) for tensor in tensors] for tensors in lists]
             if scale is None and len(set(numbers)) == 1 and _lie_alike([held[0] for held in arrays]):
-                _, launch = prepared(numbers[0], *given)
-                if launch and launch(*arrays):
+                step, launch = prepared(numbers[0], *given)
+                done = bool(launch and launch(*arrays))
+                if not done and (as_one := backend.together(arrays)) is not None:
+                    step(xp, *as_one)
+                    done = True
+                if done:
                     for tensors in written:
                         bump_versions(tensors)
                     return

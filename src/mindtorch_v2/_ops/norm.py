@@ -92,9 +92,13 @@ def _flat(array: Any, normalized_shape: Sequence[int]) -> Any:
     return array.reshape((math.prod(array.shape[: array.ndim - len(normalized_shape)]), math.prod(normalized_shape)))
 
 
-def _blocks(rows: int, width: int) -> Sequence[slice]:
+def _blocks(array: Any) -> Sequence[slice]:
+    """Parts of the rows that fit in a core's cache; all of them where several cores compute (`Backend.shared`)."""
+    rows, width = array.shape
     step = max(BLOCK_ELEMENTS // max(width, 1), 1)
-    return (slice(None),) if rows <= step else [slice(start, start + step) for start in range(0, rows, step)]
+    if rows <= step or getattr(array, "is_shared", False):
+        return (slice(None),)
+    return [slice(start, start + step) for start in range(0, rows, step)]
 
 
 def _row_means(xp: Any, rows: Any) -> Any:
@@ -111,7 +115,7 @@ def _normalised(xp: Any, x: Any, weight: Any, bias: Any, eps: float, centred: bo
     made = xp.empty(x.shape, x.dtype)
     mean: Any = _row_means(xp, x) if centred else None
     rstd = xp.empty((rows, 1), x.dtype)
-    for block in _blocks(rows, width):
+    for block in _blocks(x):
         out, scale = made[block], rstd[block]
         centre = xp.subtract(x[block], mean[block], out=out) if centred else x[block]
         xp.vecdot(centre, centre, out=scale[:, 0])
@@ -135,7 +139,7 @@ def _norm_gradients(xp: Any, grad: Any, x: Any, mean: Any, rstd: Any, weight: An
     of_bias = xp.add.reduce(grad, axis=0) if wanted[2] else None
     if not (wanted[0] or wanted[1]):
         return of_input, of_weight, of_bias
-    blocks = _blocks(rows, width)
+    blocks = _blocks(x)
     units: Any = xp.empty(x[blocks[0]].shape, x.dtype) if blocks else None  # one scratch for all: fresh memory is slow
     scratch: Any = xp.empty_like(units) if blocks and weight is not None else None
     for block in blocks:

@@ -105,9 +105,25 @@ def _halves(xp: Any, mode: str, width: int, kind: Any) -> Any:
     return xp.repeat(xp.asarray(factors, kind), width)
 
 
+def _for_all(xp: Any, steps: Callable, given: tuple, samples: int, arrays: tuple) -> None:
+    """Runs the steps of a layer for all samples at once."""
+    steps(xp, slice(0, samples), *given, *arrays)
+
+
+def _of_part(batch_sizes: Sequence[int], reverse: bool, part: slice) -> Iterator[tuple[slice, slice]]:
+    """Where the rows of some samples lie at each step, and which samples these are; longer ones come first."""
+    for rows in _rows(batch_sizes, reverse):
+        begin, end = rows.start + part.start, min(rows.start + part.stop, rows.stop)
+        if begin < end:
+            yield slice(begin, end), slice(part.start, part.start + end - begin)
+
+
 def _layer_array(xp: Any, input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, w_hr: Any,
-                 mode: str, batch_sizes: tuple, reverse: bool) -> tuple:
-    """Outputs of all steps, last states, and what backward needs: the gates, and cell states or GRU's W_hn h + b."""
+                 mode: str, batch_sizes: tuple, reverse: bool, deal: Callable = _for_all) -> tuple:
+    """Outputs of all steps, last states, and what backward needs: the gates, and cell states or GRU's W_hn h + b.
+
+    `deal` runs the steps: for all samples, or for parts of them that threads take.
+    """
     gated = mode in (LSTM, GRU)
     width = w_hh.shape[0] // GATES[mode]
     if gated:  # what goes into a sigmoid is halved in the weights, so that one tanh makes all gates
@@ -121,19 +137,28 @@ def _layer_array(xp: Any, input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_
     output = xp.empty((len(input), h.shape[1]), input.dtype)
     kept = xp.empty((len(input) if gated else 0, width), input.dtype)
     recurrent = xp.empty((len(h), weight.shape[1]), input.dtype)
+    scales = shifts = None
     if mode == LSTM:  # for all samples: loops over two arrays take half the time of those over an array and a row
         scales = xp.repeat(scale[None], len(h), 0)
         shifts = 1 - scales
-    for rows in _rows(batch_sizes, reverse):
-        size = rows.stop - rows.start
-        state, step, made = h[:size], gates[rows], xp.matmul(h[:size], weight, out=recurrent[:size])
+    arrays = (gates, h, c, weight, b_hh, w_hr, recurrent, scales, shifts, kept, output)
+    deal(xp, _forward_steps, (mode, batch_sizes, reverse), len(h), arrays)
+    return output, h, c, gates if gated else kept, kept
+
+
+def _forward_steps(xp: Any, part: slice, mode: str, batch_sizes: tuple, reverse: bool, gates: Any, h: Any, c: Any,
+                   weight: Any, b_hh: Any, w_hr: Any, recurrent: Any, scales: Any, shifts: Any, kept: Any,
+                   output: Any) -> None:
+    """The steps of some samples, in place; `gates` has what the input adds to them."""
+    for rows, own in _of_part(batch_sizes, reverse, part):
+        state, step, made = h[own], gates[rows], xp.matmul(h[own], weight, out=recurrent[own])
         if mode == LSTM:
             step += made
             xp.tanh(step, out=step)
-            step *= scales[:size]
-            step += shifts[:size]
+            step *= scales[own]
+            step += shifts[own]
             i, f, g, o = _blocks(step, 4)
-            cell = c[:size]
+            cell = c[own]
             cell *= f
             cell += i * g
             kept[rows] = cell
@@ -143,7 +168,7 @@ def _layer_array(xp: Any, input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_
         elif mode == GRU:
             if b_hh is not None:
                 made += b_hh
-            two = 2 * width
+            two = 2 * h.shape[1]
             reset_update = step[:, :two]
             reset_update += made[:, :two]
             xp.tanh(reset_update, out=reset_update)
@@ -160,7 +185,6 @@ def _layer_array(xp: Any, input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_
             xp.add(step, made, out=state)
             xp.tanh(state, out=state) if mode == RNN_TANH else xp.maximum(state, 0, out=state)
         output[rows] = state
-    return output, h, c, gates if gated else kept, kept
 
 
 def _before(xp: Any, initial: Any, states: Any, batch_sizes: Sequence[int], reverse: bool) -> Any:
@@ -226,7 +250,7 @@ def _gru_back(xp: Any, dh: Any, gates: Any, kept: Any, h_before: Any, made: Any,
 
 def _layer_backward_array(xp: Any, grad_output: Any, grad_h: Any, grad_c: Any, input: Any, h0: Any, c0: Any, w_ih: Any,
                           w_hh: Any, w_hr: Any, output: Any, gates: Any, kept: Any, mode: str, batch_sizes: tuple,
-                          reverse: bool, output_mask: tuple) -> tuple:
+                          reverse: bool, output_mask: tuple, deal: Callable = _for_all) -> tuple:
     kind, count = input.dtype, len(input)
     before = _before(xp, h0, output, batch_sizes, reverse)
     cells_before: Any = _before(xp, c0, kept, batch_sizes, reverse) if mode == LSTM else None
@@ -235,28 +259,12 @@ def _layer_backward_array(xp: Any, grad_output: Any, grad_h: Any, grad_c: Any, i
     of_gates = xp.empty((count, w_hh.shape[0]), kind)
     from_state = xp.empty_like(of_gates) if mode == GRU else of_gates
     of_projected = xp.empty(output.shape if w_hr is not None else (0, 0), kind)
+    slopes = forget = None
     if mode == LSTM:
         slopes, forget = _lstm_slopes(xp, gates, kept, cells_before, of_gates), _blocks(gates, 4)[1]
-    for rows in _rows(batch_sizes, not reverse):
-        size = rows.stop - rows.start
-        d, made = dh[:size], of_gates[rows]
-        if grad_output is not None:
-            d += grad_output[rows]
-        if mode == LSTM:
-            if w_hr is None:
-                of_hidden = d
-            else:
-                of_projected[rows] = d
-                of_hidden = xp.matmul(d, w_hr)
-            _lstm_back(of_hidden, dc[:size], slopes[rows], forget[rows], made)
-            xp.matmul(made, w_hh, out=d)
-        elif mode == GRU:
-            _gru_back(xp, d, gates[rows], kept[rows], before[rows], made, from_state[rows])
-            d += xp.matmul(from_state[rows], w_hh)
-        else:
-            out = output[rows]
-            xp.multiply(d, 1 - out * out if mode == RNN_TANH else out > 0, out=made)
-            xp.matmul(made, w_hh, out=d)
+    arrays = (grad_output, dh, dc, w_hh, w_hr, output, gates, kept, before, slopes, forget, of_gates, from_state,
+              of_projected)
+    deal(xp, _backward_steps, (mode, batch_sizes, reverse), len(dh), arrays)
     of_b_ih = of_gates.sum(0) if output_mask[5] else None
     of_w_hr = None
     if output_mask[7]:
@@ -265,6 +273,31 @@ def _layer_backward_array(xp: Any, grad_output: Any, grad_h: Any, grad_c: Any, i
             xp.matmul(of_gates.T, input) if output_mask[3] else None,
             xp.matmul(from_state.T, before) if output_mask[4] else None, of_b_ih,
             None if not output_mask[6] else from_state.sum(0), of_w_hr)
+
+
+def _backward_steps(xp: Any, part: slice, mode: str, batch_sizes: tuple, reverse: bool, grad_output: Any, dh: Any,
+                    dc: Any, w_hh: Any, w_hr: Any, output: Any, gates: Any, kept: Any, before: Any, slopes: Any,
+                    forget: Any, of_gates: Any, from_state: Any, of_projected: Any) -> None:
+    """The steps of some samples backwards, in place."""
+    for rows, own in _of_part(batch_sizes, not reverse, part):
+        d, made = dh[own], of_gates[rows]
+        if grad_output is not None:
+            d += grad_output[rows]
+        if mode == LSTM:
+            if w_hr is None:
+                of_hidden = d
+            else:
+                of_projected[rows] = d
+                of_hidden = xp.matmul(d, w_hr)
+            _lstm_back(of_hidden, dc[own], slopes[rows], forget[rows], made)
+            xp.matmul(made, w_hh, out=d)
+        elif mode == GRU:
+            _gru_back(xp, d, gates[rows], kept[rows], before[rows], made, from_state[rows])
+            d += xp.matmul(from_state[rows], w_hh)
+        else:
+            out = output[rows]
+            xp.multiply(d, 1 - out * out if mode == RNN_TANH else out > 0, out=made)
+            xp.matmul(made, w_hh, out=d)
 
 
 # one layer, declared -------------------------------------------------------------------------------------------------

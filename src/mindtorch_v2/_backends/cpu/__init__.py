@@ -8,7 +8,7 @@ import numpy as np
 
 from ..._core.dtype import row_major
 from ..._core.geometry import strided_array
-from . import convolution, lapack, matrices
+from . import blas_team, convolution, lapack, matrices, shared
 from .blocks import in_blocks
 from .bound import at_least, at_most
 from .choose import where, zero_where
@@ -128,3 +128,17 @@ class Namespace:
 
 keep_freed_memory()
 xp = Namespace()
+
+
+@functools.cache
+def shared_xp() -> Namespace:
+    """The namespace for functions whose arrays several threads compute (shared.py): it makes such arrays, too."""
+    if not blas_team.is_available():
+        return xp
+    made: Any = Namespace()
+    made.empty, made.zeros = shared.empty, shared.zeros
+    for name in ("ones", "full", "empty_like", "zeros_like", "ones_like", "full_like"):
+        setattr(made, name, shared.sharing(getattr(np, name)))
+    for name in ("matmul", "dot", "linear"):
+        setattr(made, name, shared.sharing(getattr(matrices, name)))
+    return made

@@ -1,5 +1,6 @@
 """The CPU: tensors hold ndarrays."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from ..._core.storage import UntypedStorage
 from ..._core.tensor import Tensor
 from ..._dispatch.registry import Operator
 from ..interface import Backend, named_kernel, parameters_of
-from . import onednn_kernels, xp
+from . import blas_team, onednn_kernels, shared_xp, xp
 from .jit import lookups, machine, views
 
 _new = object.__new__
@@ -30,6 +31,25 @@ class CpuBackend(Backend):
     @property
     def views(self) -> Any:  # type: ignore[override]
         return views if machine.available() else None
+
+    @functools.cached_property
+    def array_xp(self) -> Any:  # type: ignore[override]
+        return shared_xp()
+
+    @functools.cached_property
+    def shared(self) -> Any:  # type: ignore[override]
+        if not blas_team.is_available():
+            return None
+        from .shared import shared
+
+        return shared
+
+    def together(self, lists: Sequence[Sequence[Any]]) -> Any:
+        if self.shared is None:
+            return None
+        from .together import together
+
+        return together(lists)
 
     def place(self, named: Any, args: Any) -> Any:
         return Tensor._device
@@ -122,4 +142,8 @@ def _prepare(name: str, hurried: bool, **constants: Any) -> Callable[..., bool]:
 if machine.available():
     copiers.append(_copied)
     compiled.machine.prepare = staticmethod(_prepare)
+elif blas_team.is_available():
+    from .shared import copied
+
+    copiers.append(copied)
 BACKEND = CpuBackend()

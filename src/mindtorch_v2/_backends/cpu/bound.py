@@ -18,7 +18,9 @@ def _filled(value: float, kind: np.dtype) -> np.ndarray:
 
 def _against_number(ufunc: Callable) -> Callable[[Any, Any], Any]:
     def bounded(x: Any, bound: Any) -> Any:
-        if x.size < _SMALL or x.dtype.kind != "f" or getattr(bound, "ndim", 0) or not x.flags.c_contiguous:
+        if x.__class__ is not np.ndarray or x.size < _SMALL or x.dtype.kind != "f":
+            return ufunc(x, bound)
+        if getattr(bound, "ndim", 0) or not x.flags.c_contiguous:
             return ufunc(x, bound)
         made = np.empty_like(x)
         source, target, constant = x.reshape(-1), made.reshape(-1), _filled(float(bound), x.dtype)

@@ -13,9 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from ..._core.dtype import row_major
 from ..._core.geometry import Steps
+from ..._core.threads import get_num_threads
+from . import blas_team
 from .jit import machine
 from .matrices import LANES, SMALL, matmul
+from .shared import empty, shared, zeros
 from .team import alone, in_parts, is_used, worth
 
 BLOCK = 1 << 20  # elements unfolded at a time
@@ -48,10 +52,10 @@ def check_reach(shape: Sequence[int], kernel: Sequence[int], size: Sequence[int]
 def padded(array: Any, padding: Sequence[int]) -> Any:
     """A contiguous array with zeros around the last dimensions; not a copy if it is one already."""
     if not any(padding):
-        return np.ascontiguousarray(array)
+        return row_major(array)
     rank = len(padding)
     shape = (*array.shape[:-rank], *(n + 2 * p for n, p in zip(array.shape[-rank:], padding, strict=True)))
-    made = np.zeros(shape, array.dtype)
+    made = zeros(shape, array.dtype)
     inside(made, padding)[...] = array
     return made
 
@@ -76,18 +80,20 @@ def _columns(array: Any, kernel: Sequence[int], size: Sequence[int], steps: Step
 
 def _blocks(batch: int, size: Sequence[int], width: int) -> Iterator[tuple[slice, slice]]:
     """Parts of (N, *size), samples and rows: some samples, or some rows of one; `width` is the length of a column."""
-    positions = math.prod(size)
-    if width * positions <= BLOCK:
-        step = max(1, min(BLOCK // max(width * positions, 1), COLUMNS // max(positions, 1)))
+    positions, block, columns = math.prod(size), BLOCK, COLUMNS
+    if blas_team.is_used():  # several caches, each for a part of it
+        block, columns = BLOCK * get_num_threads() // 2, block
+    if width * positions <= block:
+        step = max(1, min(block // max(width * positions, 1), columns // max(positions, 1)))
         return ((slice(n, n + step), slice(0, size[0])) for n in range(0, batch, step))
-    rows = max(1, BLOCK // (width * math.prod(size[1:])))
+    rows = max(1, block // (width * math.prod(size[1:])))
     return ((slice(n, n + 1), slice(r, r + rows)) for n in range(batch) for r in range(0, size[0], rows))
 
 
 def _matrices(array: Any, groups: int) -> Any:
     """(groups, channels of a group, the rest), copied if BLAS could not take it (a gradient that was expanded)."""
     made = array.reshape(groups, array.shape[0] // groups, -1)
-    return made if min(made.strides[1:]) == made.itemsize else np.ascontiguousarray(made)
+    return made if min(made.strides[1:]) == made.itemsize else row_major(made)
 
 
 def _is_depthwise(channels: int, weight: Any, groups: int) -> bool:
@@ -151,7 +157,7 @@ def _forward(x: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> None:
     kernel, size, groups = weight.shape[2:], made.shape[2:], steps.groups
     matrix = _matrices(weight, groups)
     offset = None if bias is None else _along_channels(bias, made.ndim)
-    if is_used() and _is_one_by_one(matrix, size):
+    if is_used() and not blas_team.is_used() and _is_one_by_one(matrix, size):
         _forward_one_by_one(x, matrix, kernel, offset, made, steps)
         return
     image = padded(x, steps.padding)
@@ -163,9 +169,9 @@ def _forward(x: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> None:
 
 def _write(target: Any, product: Any, offset: Any) -> None:
     if offset is None:
-        target[...] = product
+        shared(target)[...] = product
     else:
-        np.add(product, offset, out=target, casting="unsafe")
+        np.add(shared(product), offset, out=target, casting="unsafe")
 
 
 def _is_one_by_one(matrix: Any, size: Sequence[int]) -> bool:
@@ -230,7 +236,7 @@ def _prepared(matrix: Any, taps: Any, size: Sequence[int], between: int,
     positions, small = math.prod(wide), _small(matrix)
     seen = taps.shape[1 : 2 + len(size)]  # channels and kernel
     if min(small, positions) < LEAST:  # one large product of all samples
-        columns = np.empty((*seen, batch, positions), taps.dtype)
+        columns = empty((*seen, batch, positions), taps.dtype)
         seen_there = _room(np.moveaxis(columns, -2, 0), taps, between)
         factor, factors = matrix, columns.reshape(groups, width, -1)
         made = target = np.empty((groups, outputs, factors.shape[2]), taps.dtype)
@@ -241,8 +247,9 @@ def _prepared(matrix: Any, taps: Any, size: Sequence[int], between: int,
         if taps.flags.c_contiguous and cuts * each == positions:
             columns, seen_there = taps, None
         else:
-            columns = np.empty((batch, *seen, cuts * each), taps.dtype)
-            columns[..., positions:] = 0
+            columns = empty((batch, *seen, cuts * each), taps.dtype)
+            if columns.__class__ is np.ndarray:  # else nobody looks at what comes out of it
+                columns[..., positions:] = 0
             seen_there = _room(columns[..., :positions], taps, between)
         made = np.empty((batch, groups, outputs, cuts, each), taps.dtype)
         factor, factors = matrix[None, :, None], columns.reshape(batch, groups, width, cuts, each).swapaxes(2, 3)
@@ -261,7 +268,8 @@ def _room(columns: Any, taps: Any, between: int) -> Any:
     """Where what taps see goes in columns (N, C, *kernel, positions); what lies behind the last row becomes 0."""
     length = taps.shape[-1]
     target = columns.reshape(*taps.shape[:-1], length + between)
-    target[..., length:] = 0
+    if columns.__class__ is np.ndarray:  # else nobody looks at what comes out of it
+        target[..., length:] = 0
     return target[..., :length]
 
 
@@ -283,7 +291,7 @@ def to_input(grad: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> Any:
 def _to_input(grad: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> None:
     kernel, size, groups = weight.shape[2:], grad.shape[2:], steps.groups
     shape = (*made.shape[:2], *(n + 2 * p for n, p in zip(made.shape[2:], steps.padding, strict=True)))
-    buffer = np.zeros(shape, grad.dtype)
+    buffer = zeros(shape, grad.dtype)
     if bias is not None:
         buffer += _along_channels(bias, buffer.ndim)
     if grad.size and buffer.size and weight.size:
@@ -293,9 +301,9 @@ def _to_input(grad: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> Non
         for block in _blocks(len(grad), size, matrix.shape[1] * groups):
             part = target[taps + block]
             rows = _matrices(by_channel[(_ALL, *block)], groups)
-            product = matrix * rows if matrix.shape[2] == 1 else matmul(matrix, rows)
+            product = shared(matrix * rows if matrix.shape[2] == 1 else matmul(matrix, rows))
             add_windows(part, product.reshape(part.shape), rank)
-    made[...] = inside(buffer, steps.padding)
+    shared(made)[...] = inside(buffer, steps.padding)
 
 
 def to_weight(grad: Any, x: Any, made: Any, steps: Steps) -> Any:
@@ -315,6 +323,8 @@ def to_weight(grad: Any, x: Any, made: Any, steps: Steps) -> Any:
 def _to_weight(grad: Any, x: Any, made: Any, steps: Steps) -> Any:
     """What some samples add to the gradient, as matrices of groups."""
     kernel, size, groups = made.shape[2:], grad.shape[2:], steps.groups
+    if blas_team.is_used():
+        return _to_weight_by_samples(grad, x, made, steps)
     if is_used() and made[0].size * groups * math.prod(size) <= BLOCK:
         return _to_weight_one_by_one(grad, x, made, steps)
     columns, by_channel = _columns(padded(x, steps.padding), kernel, size, steps), grad.swapaxes(0, 1)
@@ -327,6 +337,25 @@ def _to_weight(grad: Any, x: Any, made: Any, steps: Steps) -> Any:
             total += matmul(part, rows.swapaxes(1, 2)).swapaxes(1, 2)
         else:
             total += matmul(rows, part.swapaxes(1, 2))
+    return total
+
+
+def _to_weight_by_samples(grad: Any, x: Any, made: Any, steps: Steps) -> Any:
+    """The same, a product for each sample, or for a part of its positions, so that there are enough for all threads."""
+    kernel, size, groups = made.shape[2:], grad.shape[2:], steps.groups
+    outputs, width, positions = len(made) // groups, made[0].size, math.prod(size)
+    image, total = padded(x, steps.padding), np.zeros((groups, outputs, width), x.dtype)
+    for samples, rows in _blocks(len(x), size, width * groups):
+        some = grad[samples, :, rows]
+        seen = windows(image[samples, :, rows.start * steps.stride[0] :], kernel, some.shape[2:], steps)
+        columns = empty(seen.shape, x.dtype)
+        columns[...] = seen
+        count, positions = len(some), math.prod(some.shape[2:])
+        cuts = next(c for c in range(-(-get_num_threads() // count), 0, -1) if positions % c == 0)
+        shape = (cuts, positions // cuts)
+        by_sample = row_major(some).reshape(count, groups, outputs, *shape).transpose(0, 3, 1, 2, 4)
+        seen_there = columns.reshape(count, groups, width, *shape).transpose(0, 3, 1, 4, 2)
+        total += matmul(by_sample, seen_there).sum((0, 1))
     return total
 
 

@@ -7,7 +7,9 @@ import numpy as np
 from ..._core.offers import new_or_taken, offered, offers
 from ..._core.settled import is_settled
 from ..._core.threads import get_num_threads
+from . import blas_team
 from .openblas import plus_row
+from .shared_products import multiplied
 from .team import SHARE, alone, in_parts, is_used, multiplies_itself
 
 __all__ = ["dot", "linear", "matmul", "product"]
@@ -64,6 +66,8 @@ def _shared_out(a: Any, b: Any, out: Any = None, row: Any = None) -> Any:
     work = a.size * b.shape[-1] if a.ndim == b.ndim > 1 else 0
     if work < _LARGE or not is_used() or a.dtype is not b.dtype or a.shape[-1] != b.shape[-2]:
         return None
+    if blas_team.is_used():
+        return _by_blas_team(a, b, out, row)
     if a.ndim > 2 and len(a) == len(b) == 1:
         return _shared_out(a[0], b[0], None if out is None else out[0])[None]
     rows, columns = a.shape[-2], b.shape[-1]
@@ -93,6 +97,20 @@ def _shared_out(a: Any, b: Any, out: Any = None, row: Any = None) -> Any:
     by_columns = bool(piece) or rows < columns
     in_parts(some, len(a) if a.ndim > 2 else -(-columns // piece) if piece else max(rows, columns), work)
     return made
+
+
+def _by_blas_team(a: Any, b: Any, out: Any, row: Any) -> Any:
+    """The same by OpenBLAS's threads: pieces of medium products, or all of a large one."""
+    from .shared import plain, shared
+
+    a, b, target = plain(a), plain(b), plain(out)
+    made = multiplied(np.matmul, (a, b), target)
+    if made is None:
+        multiplies_itself()
+        made = np.matmul(a, b, out=target, order="C")
+    if row is not None:
+        np.add(shared(made), row, out=made)
+    return made if out is None else out
 
 
 def _times_vector(matrix: Any, vector: Any) -> Any:

@@ -5,13 +5,15 @@ What those threads have multiplied lies in the caches of their cores, from where
 
 import ctypes
 import functools
+import threading
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from ..._core.threads import blas
 
-__all__ = ["plus_row"]
+__all__ = ["alone", "plus_row"]
 
 _LARGE = 1 << 15  # elements from which on OpenBLAS adds on several threads
 _BY_ROWS = 101  # CBLAS's number for matrices that lie row by row
@@ -38,3 +40,39 @@ def plus_row(matrix: np.ndarray, row: np.ndarray) -> np.ndarray:
     _outer_product(kind)(_BY_ROWS, rows, columns, 1, ones.ctypes.data, 1, row.ctypes.data, 1, matrix.ctypes.data,
                          columns)
     return matrix
+
+
+# how many threads ----------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _blas_threads() -> tuple[Any, Any]:
+    """What tells and what sets OpenBLAS's number of threads."""
+    found = blas()
+    assert found is not None
+    return (ctypes.PYFUNCTYPE(ctypes.c_int)(found.addresses["get"]),
+            ctypes.PYFUNCTYPE(None, ctypes.c_int)(found.addresses["set"]))
+
+
+class _Alone:
+    """A context in which OpenBLAS uses the thread that calls it; several Python threads may be in it at once."""
+
+    def __init__(self) -> None:
+        self.lock, self.inside, self.before = threading.Lock(), 0, 1
+
+    def __enter__(self) -> None:
+        with self.lock:
+            self.inside += 1
+            if self.inside == 1:
+                tell, change = _blas_threads()
+                self.before = tell()
+                change(1)
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.inside -= 1
+            if not self.inside:
+                _blas_threads()[1](self.before)
+
+
+alone = _Alone()

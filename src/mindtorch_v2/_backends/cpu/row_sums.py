@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..._core.threads import get_num_threads
+from .shared import plain
 
 _SHARE = 1 << 16  # elements that are worth a thread
 _WORTH_SCIPY = 1 << 15  # rows in all that are added one by one before SciPy is imported
@@ -30,6 +31,7 @@ def summed_rows(indices: Any, rows: Any, count: int) -> Any:
     """`count` rows, the i-th of which is the sum of those `rows` whose index is i."""
     if not rows.size:
         return np.zeros((count, rows.shape[1]), rows.dtype)
+    rows, indices = plain(rows), plain(indices)
     _check_inside("index", indices, count)
     global _added
     _added += len(indices)

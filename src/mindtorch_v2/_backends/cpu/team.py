@@ -5,14 +5,14 @@ that takes longer than the work, unless there is much of it.
 
 OpenBLAS has threads of its own, which wait for each other and for work by spinning, for 0.1 s. With other programs on
 a machine of few cores, products took 20 times as long. So there OpenBLAS multiplies on one thread, and threads from
-here, which sleep, multiply a part each; where there are more cores OpenBLAS's threads multiply large matrices.
+here, which sleep, multiply a part each. Where there are more cores OpenBLAS's threads do all of it (blas_team.py), and
+these here remain for an OpenBLAS that cannot be used so.
 
 Compiled kernels have another team (jit/threads.py), and where they may come this one is not used.
 """
 
 import contextlib
 import contextvars
-import ctypes
 import functools
 import math
 import os
@@ -21,7 +21,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..._core.threads import blas, get_num_threads
+from . import blas_team
 from .jit import machine
+from .openblas import _blas_threads, alone
 
 __all__ = ["alone", "in_parts", "is_used", "multiplies_itself", "worth"]
 
@@ -34,42 +36,6 @@ _Part = Callable[[slice], Any]
 def is_used() -> bool:
     """Whether there are no compiled kernels, and an OpenBLAS that can be told how many threads to use."""
     return not machine.available() and blas() is not None
-
-
-# OpenBLAS ------------------------------------------------------------------------------------------------------------
-
-
-@functools.cache
-def _blas_threads() -> tuple[Any, Any]:
-    """What tells and what sets OpenBLAS's number of threads."""
-    found = blas()
-    assert found is not None
-    return (ctypes.PYFUNCTYPE(ctypes.c_int)(found.addresses["get"]),
-            ctypes.PYFUNCTYPE(None, ctypes.c_int)(found.addresses["set"]))
-
-
-class _Alone:
-    """A context in which OpenBLAS uses the thread that calls it; several Python threads may be in it at once."""
-
-    def __init__(self) -> None:
-        self.lock, self.inside, self.before = threading.Lock(), 0, 1
-
-    def __enter__(self) -> None:
-        with self.lock:
-            self.inside += 1
-            if self.inside == 1:
-                tell, change = _blas_threads()
-                self.before = tell()
-                change(1)
-
-    def __exit__(self, *_: object) -> None:
-        with self.lock:
-            self.inside -= 1
-            if not self.inside:
-                _blas_threads()[1](self.before)
-
-
-alone = _Alone()
 
 
 def multiplies_itself() -> bool:
@@ -139,7 +105,7 @@ _at_work = threading.Lock()  # held while the team works: who comes then, also f
 
 def _after_fork() -> None:
     """A forked process has none of the threads, and nobody who would release a lock."""
-    global _at_work, alone
+    global _at_work
     _workers.clear()
     _at_work = threading.Lock()
     if alone.inside:
@@ -166,7 +132,9 @@ def _team(wanted: int) -> Iterator[int]:
 
 def worth(work: float) -> int:
     """How many threads so much work is for: each makes the others wait, so that four times the work is for twice."""
-    return max(1, min(get_num_threads(), math.isqrt(int(2 * work // SHARE)))) if is_used() else 1
+    if not is_used() or blas_team.is_used():
+        return 1
+    return max(1, min(get_num_threads(), math.isqrt(int(2 * work // SHARE))))
 
 
 def in_parts(compute: _Part, length: int, work: float) -> list[Any]:

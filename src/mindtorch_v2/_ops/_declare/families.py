@@ -44,7 +44,7 @@ from ..._dispatch.schema import NUMBERS, Argument, Schema
 from .mixing import mixed_devices
 from .out import CASTABLE, EXACT
 from .plans import Planned, can_be_planned, checked_call, compiled_or, holds_halves, tried, twin_of
-from .quick import functional_source, inplace_source, into_source
+from .quick import SHARED, functional_source, inplace_source, into_source
 from .rules import (
     Spec,
     broadcast_shape,
@@ -160,6 +160,22 @@ def _inplace_kernel_on(key: DispatchKey, operator: Operator, functional: Operato
     return lambda target, *args: kernel(target, *prepared(functional, target, *args))
 
 
+def _taken(backend: Backend, array: str) -> str:
+    """The expression of an array as array functions get it; `array` is that of a tensor's own, of its name."""
+    return array if backend.shared is None else f"(shared({array}) if {array}.size >= {SHARED} else {array})".replace(
+        "{}", "{0}")
+
+
+def sharing(function: Callable) -> Callable:
+    """An array function that gets large arrays as `Backend.shared` gives them."""
+    shared = host().shared
+
+    def shares(*args: Any) -> Any:
+        return np.asarray(function(*[shared(a) if getattr(a, "size", 0) >= SHARED else a for a in args]))
+
+    return shares
+
+
 class ArrayFamily(Family):
     """An `infer` and an `array` function; the two are all there is to such an operator.
 
@@ -179,7 +195,7 @@ class ArrayFamily(Family):
     def kernel(self, operator: Operator, backend: Backend) -> Callable:
         schema = operator.schema
         names = ", ".join(schema.names)
-        taken = "{}._array" if backend.direct else "array_of({}, where)"
+        taken = _taken(backend, "{}._array") if backend.direct else "array_of({}, where)"
         call, scope = self._array_expression(operator, backend, taken, widen=self.widen)
         place, where = ("", "") if backend.direct else (f"    where = place(None, ({names},))\n", ", where")
         body = finishing(schema, call, f"finished({{}}, {{}}{where})")
@@ -224,7 +240,7 @@ class ArrayFamily(Family):
 
     def _prepared_array(self, operator: Operator, twins: Sequence[Any], launches: Any) -> Callable:
         """What computes over arrays of these layouts."""
-        call, scope = self._array_expression(operator, host(), "{}", widen=self._widens(twins),
+        call, scope = self._array_expression(operator, host(), _taken(host(), "{}"), widen=self._widens(twins),
                                              prepared=True, rearranged=launches is not None)
         scope |= {"finished": finished_array, "result_of": lambda _, arrays: arrays,
                   "gathered": lambda *arrays: arrays, "__opname__": f"{operator.name} prepared"}
@@ -270,10 +286,10 @@ class ArrayFamily(Family):
             call = f"(_made if (_made := {quick}) is not None else {call})"
             array = array.otherwise  # type: ignore[attr-defined]
         return call, {
-            "array": array, "own": own, "xp": backend.xp, "NUMBERS": NUMBERS, "operator": operator,
+            "array": array, "own": own, "xp": backend.array_xp, "NUMBERS": NUMBERS, "operator": operator,
             "repeated": (lambda spec, launches: launches) if rearranged else None if repeated is None else
             (lambda spec, launches: repeated(spec if wants_spec else None)),
-            "widened": functools.partial(self.widened, backend),
+            "widened": functools.partial(self.widened, backend), "shared": backend.shared,
         }
 
     def inplace_kernel(self, operator: Operator, functional: Operator, backend: Backend) -> Callable:
@@ -508,10 +524,11 @@ class Pointwise(Family):
                 array = backend.array_of(value, where)
                 if halves and not array.ndim and self.rounds_numbers and array.dtype != narrow:
                     array = backend.cast(array, narrow)
-                values[i] = array if array.dtype == wide else backend.cast(array, wide)
+                array = array if array.dtype == wide else backend.cast(array, wide)
+                values[i] = array if backend.shared is None else backend.shared(array)
         if self.rounds and halves:
-            return compute(backend.xp, *values, rounded=lambda array: array.astype(narrow).astype(wide))
-        return compute(backend.xp, *values)
+            return compute(backend.array_xp, *values, rounded=lambda array: array.astype(narrow).astype(wide))
+        return compute(backend.array_xp, *values)
 
     def kernel(self, operator: Operator, backend: Backend) -> Callable:
         compute = backend.array_function(operator, self.compute)
@@ -546,10 +563,11 @@ class Pointwise(Family):
             return general
         if inplace:
             source = inplace_source(name, arguments, is_ufunc=is_ufunc, checked=checked, compiled=compiled is not None,
-                                    leading=leading)
+                                    leading=leading, shares=backend.shared is not None)
         else:
             source = functional_source(name, arguments, is_ufunc=is_ufunc, boolean=self._tells(),
-                                       checked=checked, compiled=compiled is not None, leading=leading)
+                                       checked=checked, compiled=compiled is not None, leading=leading,
+                                       shares=backend.shared is not None)
         taking = None if inplace else functools.partial(self._taking, operator, backend)
         scope = self._scope(operator, compute, backend, compiled, general=general, offers=offers, taking=taking)
         return compile_function(name, source, scope)
@@ -600,6 +618,7 @@ class Pointwise(Family):
         scope: dict[str, Any] = {
             "plain": frozenset(plain), "usual": float32.np if float32.np in plain else None,
             "NUMBERS": NUMBERS, "REAL": frozenset((int, float)),
+            "shared": backend.shared,
             "ndarray": _ndarray,
             "boolean": bool_.np,
             "may_be_written": may_be_written,
@@ -608,7 +627,7 @@ class Pointwise(Family):
             "Tensor": Tensor,
             "plan": self.plan,
             "operator": operator,
-            "xp": backend.xp,
+            "xp": backend.array_xp,
             "copyto": np.copyto,
             "wrap": wrap,
             "ufunc": getattr(backend.xp, self.ufunc) if self.ufunc else None,
@@ -659,9 +678,11 @@ class Pointwise(Family):
         if not self.is_plain(kind) or any(n.__class__ not in (int, float) or kind.category != FLOAT for n in numbers):
             return None
         at: Sequence[int] = range(len(args))
-        function: Callable = functools.partial(self.compute, host().xp)
+        function: Callable = functools.partial(self.compute, host().array_xp)
         if self.ufunc is not None and all(value is a.default for a, value in others):
             function, at = getattr(np, self.ufunc, function), operand_positions(operator.schema)
+        if made._array.size >= SHARED and host().shared is not None:
+            function = sharing(function)
         found = checked_call(function, at, args, made)
         return found and (compiled_or(operator, *found) or found)
 

@@ -18,6 +18,14 @@ from ..._dispatch.keys import (
 )
 from ..._dispatch.schema import Argument
 
+SHARED = 1 << 15  # elements from which on an array may be computed by several threads where nothing is compiled
+
+
+def _sharing_lines(count: int, numbers: Sequence[str] = ()) -> list[str]:
+    """Lines that give large operands to the array function in the form in which threads share them."""
+    return [f"if {f'{array} is not {name} and ' if name else ''}{array}.size >= {SHARED}: {array} = shared({array})"
+            for array, name in zip("abc"[:count], numbers, strict=True)]
+
 
 def _operand_lines(operand: Argument, array: str, leave: str) -> list[str]:
     """Lines that set `array`, or leave: a number joins a floating operand, a tensor must have the same type."""
@@ -59,7 +67,7 @@ def _compiled_lines(arguments: Sequence[Argument], names: str, checked: bool, ta
 
 
 def functional_source(name: str, arguments: Sequence[Argument], *, is_ufunc: bool, boolean: bool, checked: bool,
-                      compiled: bool, leading: bool) -> str:
+                      compiled: bool, leading: bool, shares: bool) -> str:
     """The kernel that returns a new tensor. Without compiled code it serves operands that are the first arguments."""
     operands = [a for a in arguments if a.is_tensor]
     names = ", ".join(a.name for a in arguments)
@@ -70,9 +78,12 @@ def functional_source(name: str, arguments: Sequence[Argument], *, is_ufunc: boo
                  "if r is not None:", "    made = new(Tensor)", "    made._array = r", "    return made"]
     if not leading:
         return _function(name, names, [*lines, f"return general({names})"])
-    lines += _start(arguments, names, is_ufunc, checked, reflected=len(operands) == 2)
+    lines += _start(arguments, names, is_ufunc, checked, reflected=len(operands) == 2, shares=shares)
     for operand, array in zip(operands[1:], "bc"):
         lines += _operand_lines(operand, array, f"return general({names})")
+    if shares:
+        lines += _sharing_lines(len(operands), [a.name if a.type == "Tensor|Scalar" and i else "" for i, a in
+                                                enumerate(operands)])
     work = [f"r = {_call(arguments)}"]
     if not boolean:
         work += ["if r.dtype is not kind: r = r.astype(kind)"]
@@ -95,7 +106,7 @@ def functional_source(name: str, arguments: Sequence[Argument], *, is_ufunc: boo
 
 
 def inplace_source(name: str, arguments: Sequence[Argument], *, is_ufunc: bool, checked: bool, compiled: bool,
-                   leading: bool) -> str:
+                   leading: bool, shares: bool) -> str:
     """The kernel that writes into its first operand. Without compiled code it serves operands that come first."""
     first = arguments[0].name
     operands = [a for a in arguments if a.is_tensor]
@@ -117,6 +128,9 @@ def inplace_source(name: str, arguments: Sequence[Argument], *, is_ufunc: bool, 
     lines += [f"if 0 in a.strides: check_writable({first})",
               "if not a.flags.c_contiguous and overlaps_itself(a.shape, a.strides):",
               f"    return general({names})"]
+    if shares:
+        lines += _sharing_lines(len(operands), [a.name if a.type == "Tensor|Scalar" and i else "" for i, a in
+                                                enumerate(operands)])
     computed = f"copyto(a, {_call(arguments)})"
     if is_ufunc:
         given = ", ".join("abc"[: len(operands)])
@@ -166,7 +180,7 @@ def _counted(written: str) -> list[str]:
 
 
 def _start(arguments: Sequence[Argument], names: str, is_ufunc: bool, checked: bool,
-           reflected: bool = False) -> list[str]:
+           reflected: bool = False, shares: bool = False) -> list[str]:
     """Lines that set `a` and `kind`, or leave; with `reflected`, a number may come first (`2 - x`).
 
     The operator's own check is left out where it cannot fail: for floating operands and defaults in all else.
@@ -182,7 +196,8 @@ def _start(arguments: Sequence[Argument], names: str, is_ufunc: bool, checked: b
                       f"        a = {second}._array",
                       "        kind = a.dtype",
                       "        if kind in plain and kind.kind == 'f':",
-                      f"            r = ufunc({first}, a)",
+                      *[f"            if a.size >= {SHARED}: a = shared(a)"] * shares,
+                      f"            r = {'asarray(' * shares}ufunc({first}, a){')' * shares}",
                       f"            return wrap(r if a.strides == r.strides else laid_out(r, ({first}, {second})))"]
         lines.append(f"    return general({names})")
     lines += [f"a = {first}._array", "kind = a.dtype", "if kind is not usual:",

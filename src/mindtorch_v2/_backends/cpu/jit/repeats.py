@@ -167,6 +167,8 @@ class _Recording:
 
     def _expression(self, value: Any) -> str:
         if value.__class__ is not np.ndarray:
+            if isinstance(value, np.ndarray):  # whose elements NumPy's loops make (shared.py)
+                raise Unplannable
             return self._constant(value)
         known = self.names.get(id(value))
         if known is not None:

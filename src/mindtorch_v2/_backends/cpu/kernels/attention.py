@@ -15,7 +15,7 @@ from ...._core.threads import blas, get_num_threads
 from ...._kernels.library import attention as kernels
 from ...._kernels.panels import Tile
 from ...._ops.attention import _attention_array, _backward_array, _Blocks, _for_all_heads, _of_shared
-from .. import xp
+from .. import shared_xp
 from ..jit.calls import hurry, launched, note
 from ..jit.machine import tile
 from ..jit.repeats import empty, repeats, zeros
@@ -91,14 +91,14 @@ def attention(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scal
     if not _takes(query, key, value):
         return None
     if is_used():
-        parts = _by_samples(lambda part: _attention_array(xp, query[part], key[part], value[part], mask, is_causal,
-                                                          scale, spec), query, key, mask)
+        parts = _by_samples(lambda part: _attention_array(shared_xp(), query[part], key[part], value[part], mask,
+                                                          is_causal, scale, spec), query, key, mask)
         if parts is None or len(parts) == 1:
             return parts and parts[0]
         return (np.concatenate([output for output, _ in parts], out=_target(query, spec)),
                 np.concatenate([norms for _, norms in parts], 1))
-    key, value = _for_all_heads(xp, query, key, value)
-    blocks = _Blocks(xp, query, key, mask, is_causal, scale, get_num_threads())
+    key, value = _for_all_heads(shared_xp(), query, key, value)
+    blocks = _Blocks(shared_xp(), query, key, mask, is_causal, scale, get_num_threads())
     matrices = [_matrices(x) for x in (query, key, value)]
     made = _target(query, spec)
     target, norms = _matrices(made), empty((2, *made.shape[:-1]), query.dtype)
@@ -131,12 +131,14 @@ def attention_backward(grad: Any, query: Any, key: Any, value: Any, mask: Any, i
     if not _takes(query, grad, key, value):
         return None
     if is_used():
-        parts = _by_samples(lambda part: _backward_array(xp, grad[part], query[part], key[part], value[part], mask,
-                                                         is_causal, scale, norms[:, part], output[part]),
+        parts = _by_samples(lambda part: _backward_array(shared_xp(), grad[part], query[part], key[part], value[part],
+                                                         mask, is_causal, scale, norms[:, part], output[part]),
                             query, key, mask)
-        return parts and tuple(map(np.concatenate, zip(*parts, strict=True)))
-    all_keys, all_values = _for_all_heads(xp, query, key, value)
-    blocks = _Blocks(xp, query, all_keys, mask, is_causal, scale, get_num_threads())
+        if parts is None or len(parts) == 1:
+            return parts and parts[0]
+        return tuple(map(np.concatenate, zip(*parts, strict=True)))
+    all_keys, all_values = _for_all_heads(shared_xp(), query, key, value)
+    blocks = _Blocks(shared_xp(), query, all_keys, mask, is_causal, scale, get_num_threads())
     queries, grads, keys_, values = (_matrices(x) for x in (query, grad, all_keys, all_values))
     tops, totals = norms.reshape(2, -1)
     several = next(iter(blocks))[1:] != (slice(0, queries.shape[2]), slice(0, keys_.shape[2]))

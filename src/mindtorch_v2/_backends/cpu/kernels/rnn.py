@@ -14,9 +14,11 @@ from ...._core.threads import blas, get_num_threads
 from ...._kernels.library import panels
 from ...._kernels.library import recurrent as kernels
 from ...._ops.rnn import GATES, GRU, LSTM, _blocks, _layer_array, _layer_backward_array, _rows
-from .. import matrices, xp
+from .. import blas_team, matrices, xp
 from ..jit.calls import hurry, launched, note
 from ..jit.machine import tile
+from ..programs import deal
+from ..shared import plain
 from ..team import in_parts, is_used, worth
 
 hurry(kernels.lstm, kernels.gru, kernels.lstm_back, kernels.gru_back, kernels.states_before, panels.packed)
@@ -118,8 +120,9 @@ def _backward_by_samples(grad_output: Any, grad_h: Any, grad_c: Any, input: Any,
                          w_hr: Any, output: Any, gates: Any, kept: Any, mode: str, batch_sizes: tuple, reverse: bool,
                          output_mask: tuple) -> Any:
     parts = _by_samples(lambda of_steps, of_states, sizes: _layer_backward_array(
-        xp, of_steps(grad_output), of_states(grad_h), of_states(grad_c), of_steps(input), of_states(h0), of_states(c0),
-        w_ih, w_hh, w_hr, of_steps(output), of_steps(gates), of_steps(kept), mode, sizes, reverse, output_mask),
+        xp, of_steps(grad_output), of_states(grad_h), of_states(grad_c), of_steps(input), of_states(h0),
+        of_states(c0), w_ih, w_hh, w_hr, of_steps(output), of_steps(gates), of_steps(kept), mode, sizes, reverse,
+        output_mask),
         w_hh, batch_sizes)
     if parts is None:
         return None
@@ -132,6 +135,10 @@ def recurrent_layer(input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: An
                     batch_sizes: tuple, reverse: bool) -> Any:
     if not _takes(mode, input, w_hh):
         return None
+    if blas_team.is_used():
+        arrays = map(plain, (input, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr))
+        arguments: tuple[Any, ...] = (xp, *arrays, mode, batch_sizes, reverse, deal)
+        return _layer_array(*arguments)
     if is_used():
         return _layer_by_samples(input, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, mode, batch_sizes, reverse)
     width, kind = w_hh.shape[0] // GATES[mode], input.dtype
@@ -163,6 +170,10 @@ def recurrent_layer_backward(grad_output: Any, grad_h: Any, grad_c: Any, input: 
                              reverse: bool, output_mask: tuple) -> Any:
     if not _takes(mode, input, w_hh):
         return None
+    if blas_team.is_used():
+        arrays = map(plain, (grad_output, grad_h, grad_c, input, h0, c0, w_ih, w_hh, w_hr, output, gates, kept))
+        arguments: tuple[Any, ...] = (xp, *arrays, mode, batch_sizes, reverse, output_mask, deal)
+        return _layer_backward_array(*arguments)
     if is_used():
         return _backward_by_samples(grad_output, grad_h, grad_c, input, h0, c0, w_ih, w_hh, w_hr, output, gates, kept,
                                     mode, batch_sizes, reverse, output_mask)

@@ -1,0 +1,529 @@
+"""Loops of NumPy's on OpenBLAS's threads: the same bits as on one thread, whatever lies where."""
+
+import itertools
+import os
+import threading
+
+import numpy as np
+import pytest
+
+import mindtorch_v2 as torch
+from mindtorch_v2 import nn
+from mindtorch_v2._backends.cpu import blas_team, openblas, programs, shared, shared_products, together
+from mindtorch_v2._backends.cpu.shared import Shared
+
+pytestmark = pytest.mark.skipif(blas_team._library() is None, reason="NumPy's library has no exec_blas that is known")
+RANDOM = np.random.default_rng(3)
+LOW = 64  # elements from which on everything is shared out here
+
+
+@pytest.fixture(autouse=True)
+def forced(monkeypatch):
+    """Two threads share arrays of few elements, with or without a compiler; what NumPy computed is counted."""
+    monkeypatch.setattr(blas_team, "is_available", lambda: True)
+    monkeypatch.setattr(blas_team, "MANY", 2)
+    monkeypatch.setattr(blas_team, "SHARE", 16)
+    monkeypatch.setattr(shared, "LEAST", LOW)
+    monkeypatch.setattr(shared_products, "LEAST", LOW)
+    monkeypatch.setattr(together, "LEAST", LOW)
+    monkeypatch.setattr(shared_products, "_SHARE", 16)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    by_numpy, left = shared._by_numpy, []
+
+    def counted(ufunc, method, inputs, out, options):
+        left.append(ufunc.__name__)
+        return by_numpy(ufunc, method, inputs, out, options)
+
+    monkeypatch.setattr(shared, "_by_numpy", counted)
+    yield left
+    torch.set_num_threads(before)
+    shared._plans.clear()
+    shared_products._plans.clear()
+    together._layouts.clear()
+    programs._programs.clear()
+
+
+def numbers(shape, kind="f4"):
+    made = RANDOM.standard_normal(shape) * 3
+    return (made > 0) if kind == "?" else made.astype(kind)
+
+
+def share(array):
+    return array.view(Shared)
+
+
+def same(made, wanted):
+    made, wanted = np.asarray(made), np.asarray(wanted)
+    assert (made.shape, made.dtype, made.strides) == (wanted.shape, wanted.dtype, wanted.strides)
+    assert made.tobytes() == wanted.tobytes()
+
+
+LAYOUTS = {
+    "in order": lambda a: a,
+    "transposed": lambda a: a.T,
+    "every second": lambda a: a[::2, 1::2],
+    "reversed": lambda a: a[::-1],
+    "reversed rows": lambda a: a[:, ::-1],
+    "columns": lambda a: np.asfortranarray(a),
+    "a part": lambda a: a[3:-1, 2:-5],
+    "one row": lambda a: a[1:2],
+}
+
+
+@pytest.mark.parametrize("kind", ["f4", "f8", "i4", "i8", "u1", "i2", "?"])
+@pytest.mark.parametrize("name", ["add", "multiply", "maximum", "less", "bitwise_xor", "logical_and"])
+def test_loops_of_two_arrays_give_numpys_bits(name, kind, forced):
+    ufunc = getattr(np, name)
+    if kind[0] == "f" and name == "bitwise_xor":
+        return
+    forms = list(LAYOUTS.values())
+    for one, other in [*zip(forms, forms, strict=True), *itertools.product(forms[:2], forms), (forms[3], forms[4])]:
+        a, b = one(numbers((40, 91), kind)), other(numbers((40, 91), kind))
+        if a.shape == b.shape:
+            same(ufunc(share(a), b), ufunc(a, b))
+    assert not forced
+
+
+@pytest.mark.parametrize("size", [1, 63, 64, 65, 128, 129, 1000, 4097])
+@pytest.mark.parametrize("name", ["exp", "tanh", "sin", "log", "negative", "isnan"])
+def test_functions_give_numpys_bits_at_all_lengths(name, size, forced):
+    ufunc = getattr(np, name)
+    with np.errstate(all="ignore"):
+        for kind in ("f4", "f8"):
+            x = numbers(size, kind)
+            same(ufunc(share(x)), ufunc(x))
+    assert bool(forced) is (size < LOW)
+
+
+@pytest.mark.parametrize("other", [(50,), (40, 1), (1, 50), (), (3, 40, 50), (3, 1, 1)])
+def test_broadcast_operands(other, forced):
+    a, b = numbers((40, 50)), numbers(other)
+    same(share(a) - b, a - b)
+    same(b - share(a), b - a)
+    assert not forced
+
+
+@pytest.mark.parametrize("number", [2, 0.5, -0.0, float("nan"), float("inf"), 10**30, np.float32(3), True])
+def test_numbers_are_taken_in_the_arrays_type(number):
+    for kind in ("f4", "f8", "i4"):
+        a = numbers((40, 50), kind)
+        if kind == "i4" and (number != number or abs(number) > 2**31):
+            continue
+        same(share(a) * number, a * number)
+        same(number - share(a) if number is not True else share(a), number - a if number is not True else a)
+
+
+def test_types_that_numpy_casts_are_left_to_it(forced):
+    a = numbers((40, 50))
+    same(share(a) + numbers((40, 50), "f8") * 0, a + np.zeros((40, 50)))
+    same(share(a).astype("f2") + np.float16(1), a.astype("f2") + np.float16(1))
+    same(share(a.astype(">f4")) + 1, a.astype(">f4") + 1)
+    assert len(forced) >= 2
+    texts = share(np.array([["a"] * 10] * 20, object))
+    assert (texts + "b")[3, 4] == "ab"
+
+
+def test_writing_into_what_is_read(forced):
+    for shift in (0, 1, 7, 200, 2000):
+        for wanted in (0, 1):
+            memory = numbers(4096)
+            copy = memory.copy()
+            pair = [(m[: 2000], m[shift : shift + 2000]) for m in (memory, copy)]
+            for (a, b), form in zip(pair, (share, np.asarray), strict=True):
+                np.add(form(a), form(b), out=form((a, b)[wanted]))
+            assert memory.tobytes() == copy.tobytes(), (shift, wanted)
+    a = numbers((60, 60))
+    b = a.copy()
+    np.add(share(a), share(a.T), out=share(a))
+    np.add(b, b.T, out=b)
+    assert a.tobytes() == b.tobytes()
+    assert forced  # those that overlap otherwise than element by element
+    repeated = np.lib.stride_tricks.as_strided(numbers(200), (100, 100), (4, 4))
+    other = repeated.copy()
+    np.add(share(repeated), 1, out=share(repeated))
+    np.add(other, 1, out=other)
+    assert repeated[0, 0] == other[0, 0]
+
+
+def test_choosing_by_a_condition(forced):
+    from mindtorch_v2._backends.cpu import choose
+
+    for kind in ("f4", "f8", "i8", "i2", "u1"):
+        a, b, chosen = numbers((40, 50), kind), numbers((40, 50), kind), numbers((40, 50), "?")
+        if kind[0] == "f":
+            a[3, 4], b[5, 6] = np.nan, np.inf
+        plain_zero = np.where(chosen, np.dtype(kind).type(0), a)
+        for condition in (chosen, share(chosen)):
+            assert choose.where(condition, share(a), b).tobytes() == np.where(chosen, a, b).tobytes()
+            assert choose.where(condition, share(a), 0).tobytes() == np.where(chosen, a, a.dtype.type(0)).tobytes()
+            assert choose.where(condition, 0, share(a)).tobytes() == plain_zero.tobytes()
+            assert choose.zero_where(condition, share(a)).tobytes() == plain_zero.tobytes()
+        same(shared.as_numbers(share(chosen), np.dtype("i4")), chosen.astype("i4"))
+    assert not forced
+
+
+@pytest.mark.parametrize("make", [
+    lambda p: torch.optim.AdamW(p, 0.01), lambda p: torch.optim.Adagrad(p, 0.1),
+    lambda p: torch.optim.Adam(p, 0.01, weight_decay=0.1, amsgrad=True, maximize=True),
+    lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
+])
+def test_lists_of_arrays_are_stepped_as_one(make, monkeypatch):
+    from mindtorch_v2._backends.interface import host
+    from mindtorch_v2._ops import fused_steps
+
+    made, rounds = [], []
+    execute = blas_team.Work.execute
+    monkeypatch.setattr(blas_team.Work, "execute", lambda work, bases: (rounds.append(1), execute(work, bases))[1])
+    for as_one in (False, True):
+        found = together.together if as_one else lambda lists: None
+        monkeypatch.setattr(type(host()), "together", lambda self, lists, found=found: found(lists))
+        monkeypatch.setattr(fused_steps, "named_kernel", lambda *given: None)
+        torch.manual_seed(0)
+        parameters = [torch.randn(shape, requires_grad=True) for shape in ((50, 30), (30,), (1,), (7, 5, 3), (200,))]
+        optimiser = make(parameters)
+        rounds.clear()
+        for _ in range(3):
+            for parameter in parameters:
+                parameter.grad = torch.randn_like(parameter)
+            before = [parameter._version for parameter in parameters]
+            optimiser.step()
+            assert all(p._version > version for p, version in zip(parameters, before, strict=True))
+        made.append([parameter.detach().numpy() for parameter in parameters])
+        assert not as_one or rounds
+    for one, other in zip(*made, strict=True):
+        np.testing.assert_allclose(one, other, 1e-5, 1e-6)
+
+
+def test_lists_that_share_memory_are_not_one():
+    memory = numbers(400)
+    lists = [[memory[:200], memory[200:]], [numbers(200), numbers(200)]]
+    assert together.together(lists) is not None
+    assert together.together([[memory[:200], memory[100:300]], lists[1]]) is None
+    assert together.together([[memory[:200], memory[::2]], lists[1]]) is None
+    assert together.together([lists[0], [numbers(200), numbers(200, "f8")]]) is None
+    assert together.together([[numbers(3), numbers(3)], [numbers(3), numbers(3)]]) is None
+
+
+def test_a_refused_write_changes_nothing():
+    a, target = numbers((40, 50)), numbers((40, 50))
+    target.flags.writeable = False
+    before = target.copy()
+    with pytest.raises(ValueError, match="read-only"):
+        np.add(share(a), 1, out=share(target))
+    with pytest.raises(ValueError, match="broadcast"):
+        share(a) + numbers((41, 50))
+    with pytest.raises(TypeError):
+        np.add(share(a), object())
+    with pytest.raises(TypeError, match="cast"):
+        np.add(share(a), share(a), out=np.empty((40, 50), "i4"))
+    assert target.tobytes() == before.tobytes()
+    same(share(a) + 1, a + 1)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, 2, -1, (0, 2), (1, 2), (0, 1), ()])
+@pytest.mark.parametrize("shape", [(4, 6, 50), (64, 3, 8), (2, 80, 9), (1, 1, 4096), (3, 128, 1)])
+def test_reductions(shape, axis):
+    for kind, keepdims in (("f4", True), ("i8", False)):
+        a = numbers(shape, kind)
+        for name in ("max", "min"):
+            same(getattr(share(a), name)(axis, keepdims=keepdims), getattr(a, name)(axis, keepdims=keepdims))
+        for name in ("sum", "mean", "var"):
+            made, wanted = (getattr(form, name)(axis, keepdims=keepdims) for form in (share(a), a))
+            assert np.shape(made) == np.shape(wanted) and made.dtype == wanted.dtype
+            np.testing.assert_allclose(made, wanted, 1e-4, 1e-4)
+        with pytest.raises(np.exceptions.AxisError):
+            share(a).sum(7)
+
+
+def test_reductions_of_rows_give_numpys_bits(forced):
+    a = numbers((70, 130))
+    same(share(a).sum(1), a.sum(1))
+    same(share(a[:, :100]).max(1, keepdims=True), a[:, :100].max(1, keepdims=True))
+    same(np.maximum.reduce(share(a), axis=1, initial=5), np.maximum.reduce(a, axis=1, initial=5))
+    assert not forced
+    a[3, 4] = np.nan
+    same(share(a).max(1), a.max(1))
+    same(np.add.reduce(share(a), axis=1, initial=3), np.add.reduce(a, axis=1, initial=3))
+    assert forced
+
+
+def test_arrays_without_elements():
+    a = numbers((0, 50))
+    same(share(a) + 1, a + 1)
+    same(share(a).sum(0), a.sum(0))
+    same(share(numbers((50, 0))) @ a, np.zeros((50, 50), "f4"))
+
+
+@pytest.mark.parametrize("kind", ["f4", "f2", "i8", "?", "c16"])
+def test_copies(kind, forced):
+    for lay in LAYOUTS.values():
+        a = lay(numbers((40, 52), kind))
+        same(share(a).copy(), a.copy())
+        target, wanted = np.zeros_like(a), np.zeros_like(a)
+        share(target)[...], wanted[...] = a, a
+        same(target, wanted)
+        assert np.concatenate([share(a), a], 1).tobytes() == np.concatenate([a, a], 1).tobytes()
+    bits = RANDOM.integers(0, 2**32, 4096, np.uint32)
+    assert share(bits.view("f4")).copy().tobytes() == bits.tobytes()  # signalling NaN and all
+    a, b = numbers(4000), np.zeros(4000)
+    share(b)[:] = a  # cast
+    same(b, a.astype("f8"))
+    memory = numbers(4000)
+    wanted = memory.copy()
+    share(memory)[1:] = memory[:-1]
+    wanted[1:] = wanted[:-1].copy()
+    same(memory, wanted)
+
+
+@pytest.mark.parametrize("shapes", [((64, 40), (40, 64)), ((8, 40), (40, 300)), ((300, 40), (40, 8)), ((5, 16, 20),
+                         (5, 20, 24)), ((1, 3, 16, 20), (4, 3, 20, 24)), ((4, 16, 20), (20, 24)), ((9, 16, 20), (20,)),
+                         ((1, 200), (200, 300)), ((300, 200), (200, 1)), ((3, 5, 16, 20), (20, 8))])
+@pytest.mark.parametrize("kind", ["f4", "f8"])
+def test_products(shapes, kind, forced):
+    a, b = (numbers(shape, kind) for shape in shapes)
+    forms = [lambda x: x, lambda x: np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2) if x.ndim > 1 else x]
+    for one, other in itertools.product(forms, repeat=2):
+        wanted = np.matmul(a, b)
+        made = (share(one(a)) @ share(other(b))).view(np.ndarray)
+        assert made.flags.c_contiguous
+        np.testing.assert_allclose(made, wanted, 1e-4, 1e-4)
+        target = np.empty(wanted.shape, kind)
+        np.matmul(share(one(a)), other(b), out=target)
+        np.testing.assert_allclose(target, wanted, 1e-4, 1e-4)
+    assert not forced
+    np.testing.assert_allclose(share(a[..., ::2]) @ np.ascontiguousarray(b[..., ::2, :] if b.ndim > 1 else b[::2]),
+                               a[..., ::2] @ (b[..., ::2, :] if b.ndim > 1 else b[::2]), 1e-4, 1e-4)
+
+
+def test_products_that_do_not_fit_are_refused_as_by_numpy():
+    with pytest.raises(ValueError, match="mismatch"):
+        share(numbers((40, 50))) @ numbers((40, 50))
+    square = numbers((40, 40))
+    wanted = square @ square
+    np.matmul(share(square), square, out=square)
+    np.testing.assert_allclose(square, wanted, 1e-4, 1e-4)
+
+
+def test_python_threads_at_once():
+    a = numbers((64, 500))
+    wanted, wrong = np.exp(a) * a + a.sum(1, keepdims=True), []
+
+    def compute():
+        for _ in range(50):
+            x = share(a)
+            if (np.exp(x) * x + x.sum(1, keepdims=True)).tobytes() != wanted.tobytes():
+                wrong.append(1)
+
+    workers = [threading.Thread(target=compute) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not wrong
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_process_computes():
+    a = numbers((64, 500))
+    wanted = np.exp(share(a)) + 1
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            status = 0 if (np.exp(share(a)) + 1).tobytes() == wanted.tobytes() else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    same(np.exp(share(a)) + 1, wanted)
+
+
+def test_the_number_of_threads_is_heeded(monkeypatch):
+    counts = []
+    run = blas_team.Work.run
+    monkeypatch.setattr(blas_team.Work, "run", lambda work, *given: (counts.append(work.count), run(work, *given))[1])
+    a = numbers((64, 500))
+    share(a) + 1
+    torch.set_num_threads(1)
+    assert shared.shared(a).__class__ is np.ndarray
+    torch.set_num_threads(2)
+    assert shared.shared(a).__class__ is Shared
+    share(a) + 1
+    assert counts == [2, 2]
+    tell = openblas._blas_threads()[0]
+    before = tell()
+    share(a) @ numbers((500, 16))
+    assert tell() == before
+    with openblas.alone:
+        assert shared.shared(a).__class__ is np.ndarray
+        share(a) + 1  # of one of several threads at work
+    assert len(counts) == 3
+
+
+def test_an_exception_in_between_leaves_all_as_it_was(monkeypatch):
+    a, tell = numbers((64, 500)), openblas._blas_threads()[0]
+    before = tell()
+    share(a) - a[:, :1]
+    library = blas_team._library()
+
+    def interrupted(*given):
+        raise KeyboardInterrupt
+
+    execute = library.execute
+    monkeypatch.setattr(library, "execute", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        share(a) - a[:, :1]
+    monkeypatch.setattr(library, "execute", execute)
+    assert tell() == before
+    same(share(a) - a[:, :1], a - a[:, :1])
+
+
+def test_what_does_not_look_as_expected_is_not_used(monkeypatch):
+    found = blas_team.blas()
+    assert blas_team._is_known(found)
+
+    class Other:
+        def __init__(self, config):
+            self.config = config
+
+        def __getattr__(self, name):
+            if name.endswith("get_config64_") or name.endswith("get_config"):
+                function = lambda: self.config  # noqa: E731 - has to take attributes
+                return function
+            return getattr(found.library, name)
+
+    for config in (b"OpenBLAS 0.3.21", b"OpenBLAS 0.4.1", b"MKL", b"OpenBLAS 0.3.30 USE_OPENMP", b""):
+        assert not blas_team._is_known(found._replace(library=Other(config)))
+    assert blas_team._is_known(found._replace(library=Other(b"OpenBLAS 0.3.30 DYNAMIC_ARCH")))
+    assert blas_team.inner_loop(np.add, "fg") is None
+    assert blas_team._fields(np.frompyfunc(lambda x: x, 1, 1)) is not None
+
+
+LAYERS = {
+    "lstm": lambda: nn.LSTM(12, 16, batch_first=True), "gru": lambda: nn.GRU(12, 16, bias=False, num_layers=2),
+    "both ways": lambda: nn.LSTM(12, 16, bidirectional=True), "projected": lambda: nn.LSTM(12, 16, proj_size=5),
+}
+
+
+def recurrent_runs(layer):
+    """Outputs and gradients of calls with other numbers and lengths, where programs are used and where they are not."""
+    torch.manual_seed(0)
+    made, network = [], LAYERS[layer]()
+    for scale in range(1, 8):
+        x = (torch.randn(6, 9, 12) * scale).requires_grad_()
+        network.zero_grad()
+        out = network(x)[0]
+        packed, (*_,) = network(nn.utils.rnn.pack_sequence([torch.ones(n, 12) * scale for n in (9, 7, 7, 2)]))
+        ((out * out).sum() + packed.data.sum()).backward()
+        made += [out, packed.data, x.grad, *[p.grad.clone() for p in network.parameters()]]
+    return [tensor.detach().numpy() for tensor in made]
+
+
+def test_steps_of_recurrent_layers_are_one_round(forced):
+    """In a process without a compiler, where kernels are made so."""
+    _run_without_compiler("""
+from mindtorch_v2._backends.cpu import programs
+from test_shared import LAYERS, recurrent_runs
+rounds = []
+run = programs._Program.run
+programs._Program.run = lambda program, arrays: (rounds.append(program.work.rows), run(program, arrays))[1]
+for layer in LAYERS:
+    made = []
+    for blas_team.MANY in (99, 2):
+        torch.set_num_threads(2)
+        rounds.clear()
+        made.append(recurrent_runs(layer))
+        assert bool(rounds) is (blas_team.MANY == 2), layer
+    for one, other in zip(*made, strict=True):
+        np.testing.assert_allclose(one, other, 1e-3, 1e-4)
+""")
+
+
+def test_what_cannot_be_written_down_is_computed_each_time():
+    def looks(xp, part, x, made):
+        made[part] = x[part] * (2 if x[part].sum() > 0 else 3)
+
+    def casts(xp, part, x, made):
+        made[part] = xp.where(x[part] > 0, x[part], 0)
+
+    for function in (looks, casts):
+        for sign in (1, 1, 1, 1, 1, -1):
+            x, made, wanted = np.full((8, 100), sign, "f4"), np.zeros((8, 100), "f4"), np.zeros((8, 100), "f4")
+            programs.deal(np, function, (), 8, (x, made))
+            function(np, slice(0, 8), x, wanted)
+            assert np.array_equal(made, wanted)
+    rounds = []
+
+    def doubles(xp, part, x, made):
+        rounds.append(part)
+        xp.multiply(x[part], 2, out=made[part])
+        made[part] += x[part, :1]
+
+    for _ in range(8):
+        x, made = numbers((9, 100)), np.zeros((9, 100), "f4")
+        programs.deal(np, doubles, (), 9, (x, made))
+        assert np.array_equal(made, x * 2 + x[:, :1])
+    assert len(rounds) == programs._CALLS + 2  # and then no more
+
+
+def _run_without_compiler(lines):
+    import subprocess
+    import sys
+
+    script = f"""
+import sys
+import numpy as np
+import mindtorch_v2 as torch
+from mindtorch_v2._backends.cpu import blas_team, shared, shared_products
+from mindtorch_v2._ops._declare import families, quick
+sys.path.insert(0, {os.path.dirname(os.path.abspath(__file__))!r})
+quick.SHARED = families.SHARED = shared.LEAST = shared_products.LEAST = 32
+blas_team.SHARE = shared_products._SHARE = 8
+torch.set_num_threads(2)
+assert blas_team.is_available()
+{lines}
+"""
+    environment = {**os.environ, "MINDTORCH_JIT": "0", "MINDTORCH_ONEDNN": "0"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def _network(part):
+    torch.manual_seed(0)
+    if part == "convolution":
+        return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(),
+                             nn.Conv2d(8, 8, 3, 2, groups=2), nn.GroupNorm(2, 8), nn.Flatten(),
+                             nn.LazyLinear(5)), torch.randn(5, 3, 12, 12)
+    if part == "attention":
+        return nn.Sequential(nn.TransformerEncoderLayer(16, 2, 32, 0.0, batch_first=True), nn.LayerNorm(16),
+                             nn.GELU()), torch.randn(3, 10, 16)
+    return nn.LSTM(8, 16, batch_first=True), torch.randn(5, 7, 8)
+
+
+@pytest.mark.parametrize("part", ["convolution", "attention", "recurrent"])
+def test_networks_without_a_compiler(part):
+    """In a process of its own, since kernels are made once: steps with and without OpenBLAS's threads."""
+    _run_without_compiler(f"""
+from test_shared import _network
+runs = []
+run = blas_team.Work.run
+blas_team.Work.run = lambda work, *given: (runs.append(1), run(work, *given))[1]
+made = []
+for blas_team.MANY in (99, 2):
+    torch.set_num_threads(2)
+    network, x = _network({part!r})
+    x.requires_grad_()
+    optimiser = torch.optim.AdamW(network(x)[0].sum() is not None and network.parameters(), 0.01)
+    for _ in range(4):
+        optimiser.zero_grad()
+        out = network(x)
+        out = out if isinstance(out, torch.Tensor) else out[0]
+        (out * out).mean().backward()
+        optimiser.step()
+    made.append([out.detach().numpy(), x.grad.numpy(), *[p.detach().numpy() for p in network.parameters()]])
+    assert bool(runs) is (blas_team.MANY == 2)
+    assert all(array.__class__ is np.ndarray for array in made[-1])
+for one, other in zip(*made, strict=True):
+    np.testing.assert_allclose(one, other, 2e-3, 2e-4)
+""")
