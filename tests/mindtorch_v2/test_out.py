@@ -4,6 +4,7 @@ So do in-place forms, and neither needs memory for a second result. Each call is
 there is a compiler, and as often as plans need to be made and used.
 """
 
+import threading
 import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from operator_cases import Call, Declaration, each
 
 import mindtorch_v2 as torch
 from mindtorch_v2._backends.cpu.jit import calls, machine
+from mindtorch_v2._core import offers
 from mindtorch_v2._ops._declare.op import public_functions
 from mindtorch_v2._ops._declare.out import takes_out
 
@@ -282,6 +284,19 @@ def test_numbers_that_name_nothing_leave_the_target_alone(declaration: Declarati
     each(samples.good_calls(declaration), check)
 
 
+def test_rows_that_are_not_there_leave_the_target_alone() -> None:
+    x, rows, out = torch.rand(64, 64), torch.arange(63, -1, -1), torch.zeros(64, 64)
+    for _ in range(REPEATED):
+        assert_same(torch.index_select(x, 0, rows, out=out), x.flip(0))
+    for row in (64, -1, 10**9):
+        rows[40] = row
+        with pytest.raises(IndexError, match="out of range"):
+            torch.index_select(x, 0, rows, out=out)
+        assert torch.equal(out, x.flip(0)) and out._version == REPEATED
+    rows[40] = 0
+    assert_same(torch.index_select(x, 0, rows, out=out)[40], x[0])
+
+
 def test_gradients_are_refused_and_no_grad_is_not() -> None:
     x, out = torch.rand(3, requires_grad=True), torch.zeros(3)
     for _ in range(REPEATED):
@@ -291,10 +306,15 @@ def test_gradients_are_refused_and_no_grad_is_not() -> None:
                 call()
     assert out._version == 0 and not out.any()
     with torch.no_grad():
-        torch.mul(x, x, out=out)
-        assert_same(out, x.detach() ** 2)
+        for _ in range(REPEATED):
+            torch.mul(x, x, out=out)
+            assert_same(out, x.detach() ** 2)
+            torch.cumsum(x, 0, out=out)
+            assert_same(out, x.detach().cumsum(0))
         torch.exp(out, out=x)
     assert x._version == 1 and x.requires_grad
+    with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+        torch.cumsum(x, 0, out=out)  # though the same call was served before
 
 
 def test_a_view_of_what_came_to_need_grad_is_refused() -> None:
@@ -326,8 +346,16 @@ def test_kernels_of_a_program_are_called() -> None:
 # memory --------------------------------------------------------------------------------------------------------------
 
 _x, _row = torch.rand(300, 256), torch.rand(256)
-_square, _turned = torch.rand(256, 256), torch.rand(256, 300)
-_kept, _places = _x > 0.5, torch.randperm(256)
+_square = torch.rand(256, 256)
+_places = torch.randperm(256)
+_weight = torch.nn.Parameter(torch.rand(256, 256))
+
+
+def unrecorded(function: Callable, *args: Any, **kwargs: Any) -> Any:
+    with torch.no_grad():
+        return function(*args, **kwargs)
+
+
 WRITES: dict[str, Callable[[torch.Tensor], Any]] = {
     "mul": lambda out: torch.mul(_x, _x, out=out),
     "mul of a number": lambda out: torch.mul(_x, 2, out=out),
@@ -346,8 +374,11 @@ WRITES: dict[str, Callable[[torch.Tensor], Any]] = {
     "bmm": lambda out: torch.bmm(_x[None], _square[None], out=out[None]),
     "cat": lambda out: torch.cat([_x[:100], _x[100:]], out=out),
     "sum": lambda out: torch.sum(_x[None].expand(2, 300, 256).contiguous(), 0, out=out),
+    "index_select": lambda out: torch.index_select(_x, 1, _places, out=out),
     "tril": lambda out: torch.tril(_x, out=out),
     "addr": lambda out: torch.addr(_x, torch.rand(300), _row, out=out),
+    "mm of a parameter": lambda out: unrecorded(torch.mm, _x, _weight, out=out),
+    "mul of a parameter": lambda out: unrecorded(torch.mul, _x, _weight[0], out=out),
     "mul_": lambda out: out.mul_(_x),
     "clamp_": lambda out: out.clamp_(0.2, 0.7),
     "tril_": lambda out: out.tril_(),
@@ -371,6 +402,31 @@ def test_no_second_result_is_made(name: str) -> None:
     finally:
         tracemalloc.stop()
     assert most - given < out.nbytes // 2
+
+
+def test_threads_take_only_what_they_were_offered() -> None:
+    """All write to memory of one shape at once, and others compute without `out=` meanwhile."""
+    given = [torch.rand(32, 32) + nr for nr in range(6)]
+    expected = [(x.softmax(1), x.cumsum(0), x @ x, x * x) for x in given]
+    wrong: list[int] = []
+
+    def work(nr: int) -> None:
+        x, out, own = given[nr], torch.empty(32, 32), expected[nr]
+        for _ in range(150):
+            if nr % 2:
+                made = [torch.softmax(x, 1, out=out).clone(), torch.cumsum(x, 0, out=out).clone(),
+                        torch.mm(x, x, out=out).clone(), torch.mul(x, x, out=out).clone()]  # fmt: skip
+            else:
+                made = [x.softmax(1), x.cumsum(0), x @ x, x * x]
+            if not all(torch.allclose(one, other) for one, other in zip(made, own, strict=True)):
+                wrong.append(nr)
+
+    threads = [threading.Thread(target=work, args=(nr,)) for nr in range(len(given))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and not offers.offers
 
 
 # in place ------------------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from ..._dispatch.keys import (
     REQUIRES_GRAD,
     SPARSE_MASK,
     UNRECORDED_MASKS,
+    USUAL_MASKS,
     VIEW_MASK,
     modes,
     unusual,
@@ -167,14 +168,15 @@ class _Remembered:
         self.calls: dict[bytes, Callable] = {}
         self.find: Callable | None = None
         self.lookups = host().lookups
-        self.scope: dict[str, Any] = {"find": nothing_written, "unusual": unusual, "modes": modes,
-                                      "UNRECORDED": UNRECORDED_MASKS, "__opname__": f"{operators[0].name} out"}
+        self.scope: dict[str, Any] = {"find": nothing_written, "find_any": nothing_written, "unusual": unusual,
+                                      "may_be_found": _may_be_found, "__opname__": f"{operators[0].name} out"}
         planning.plans.append(self.calls)
         if self.lookups is not None:
             self.lookups.when_loaded(self._use_lookups)
 
     def _use_lookups(self) -> None:
         self.find = self.scope["find"] = self.lookups.finder(self.calls, unless_recorded=True)
+        self.scope["find_any"] = self.lookups.finder(self.calls, unless_recorded=False)
 
     def writing(self) -> Callable | None:
         """See `storing`."""
@@ -182,18 +184,18 @@ class _Remembered:
             return None
         given = ", ".join(self.names) if self.operator is not None else "*args"
         source = f"""def write(out, {given}):
-    if unusual.threads and modes.masks is not UNRECORDED: return NotImplemented
-    call = find(out, {given})
+    if unusual.threads: call = find_any(out, {given}) if may_be_found(out, {given}) else None
+    else: call = find(out, {given})
     return NotImplemented if call is None else call(out, {given})
 """
         return compile_function("write", source, self.scope)
 
     def write_named(self, out: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         """The same for a call that is not all arguments in order."""
-        if self.find is None or unusual.threads and modes.masks is not UNRECORDED_MASKS:
+        if self.find is None or unusual.threads and not _may_be_found(out, *args, *kwargs.values()):
             return NotImplemented
         named = _given(kwargs)
-        call = self.find(out, args, *named, *named.values())
+        call = self.scope["find_any" if unusual.threads else "find"](out, args, *named, *named.values())
         return NotImplemented if call is None else call(out, *args, *named.values())
 
     def learn(self, function: Callable, out: Any, args: tuple, kwargs: dict[str, Any], kind: Any, writes: int) -> None:
@@ -226,6 +228,20 @@ class _Remembered:
         prepare = _preparing(len(args), tuple(named), tensors, lists, offered, kind is not None or out.__class__ in
                              (tuple, list), writes)
         self.calls[key] = prepare(function, kind)
+
+
+def _may_be_found(*values: Any) -> bool:
+    """Whether a call in a thread that is not as usual is a plain one: nothing but recording is switched off."""
+    if modes.masks is not UNRECORDED_MASKS and modes.masks is not USUAL_MASKS:
+        return False
+    recorded = modes.masks is USUAL_MASKS
+    for value in values:
+        for tensor in value if value.__class__ in (tuple, list) else (value,):
+            keys = getattr(tensor, "_keys", HOST_MASK)
+            if keys & ~(HOST_MASK | VIEW_MASK | (0 if recorded else RECORDING_MASK)) or recorded and (
+                    keys & VIEW_MASK and _is_woken(tensor)):
+                return False
+    return True
 
 
 def _given(kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -306,8 +322,9 @@ def _writing(operator: Operator, tensors_only: Sequence[str]) -> Callable | None
     try:
         keys = {' | '.join(held)}
         if unusual.threads:
-            if modes.masks is not UNRECORDED: return NotImplemented
-            keys &= {~RECORDING_MASK}
+            masks = modes.masks
+            if masks is UNRECORDED: keys &= {~RECORDING_MASK}
+            elif masks is not USUAL: return NotImplemented
         if keys & {~HOST_MASK} and (keys & {~(HOST_MASK | VIEW_MASK)} or is_woken(out, {tensors})):
             return NotImplemented
         if out.__class__ is not Tensor: return NotImplemented
@@ -315,8 +332,9 @@ def _writing(operator: Operator, tensors_only: Sequence[str]) -> Callable | None
     except (AttributeError, RuntimeError, TypeError, IndexError, ValueError): return NotImplemented
     return NotImplemented if made is None else made
 """
-    scope = {"unusual": unusual, "modes": modes, "UNRECORDED": UNRECORDED_MASKS, "NUMBERS": NUMBERS, "Tensor": Tensor,
-             "is_woken": _is_woken, "into_of": _into_of, "operator": operator, "__opname__": f"{operator.name} out="}
+    scope = {"unusual": unusual, "modes": modes, "UNRECORDED": UNRECORDED_MASKS, "USUAL": USUAL_MASKS,
+             "NUMBERS": NUMBERS, "Tensor": Tensor, "is_woken": _is_woken, "into_of": _into_of, "operator": operator,
+             "__opname__": f"{operator.name} out="}
     return compile_function(schema.base_name, source, scope)
 
 

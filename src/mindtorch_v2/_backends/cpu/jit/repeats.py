@@ -44,14 +44,23 @@ def zeros(shape: int | Sequence[int], kind: Any) -> np.ndarray:
     return _told(made, "zeros")
 
 
-def flag() -> np.ndarray:
+def flag(index: np.ndarray | None = None, size: int = 0) -> np.ndarray:
     """A number that a kernel sets where something is wrong: then nothing may come of the call.
 
-    It is asked for before the result's array, which is a new one for that reason.
+    It is asked for before the result's array, which is a new one for that reason; but if all that can be wrong is that
+    an `index` is not below a size, and there are few of these, they are looked at where memory is offered.
     """
-    if offers:
+    if offers and (index is None or not _is_within(index, size)):
         withdraw()
-    return _told(np.zeros(1, np.int64), "flag")
+    made = np.zeros(1, np.int64)
+    recording = _recording
+    if recording is not None:
+        recording.flagged(made, index, size)
+    return made
+
+
+def _is_within(index: np.ndarray, size: int) -> bool:
+    return bool(index.min() >= 0 and index.max() < size)
 
 
 def duplicate(array: np.ndarray) -> np.ndarray:
@@ -92,10 +101,12 @@ class _Recording:
         self.thread, self.failed = threading.get_ident(), False
         self.lines: list[str] = []
         self.scope: dict[str, Any] = {"ndarray": np.ndarray, "new_empty": np.empty, "new_zeros": np.zeros,
-                                      "offers": offers, "empty": new_or_taken, "zeros": zeros}
+                                      "offers": offers, "empty": new_or_taken, "zeros": zeros,
+                                      "is_within": _is_within, "withdraw": withdraw}
         self.names: dict[int, str] = {}  # by id, of arrays in `alive`
         self.alive: list[np.ndarray] = []
         self.flags: set[str] = set()
+        self.withheld = False  # whether what is offered must not be taken
         self.shared: set[int] = set()  # ids of arguments in whose memory others lie, too
         self.twice: set[int] = set()  # ids of arrays that are two arguments at once
         self.ambiguous = False  # whether something of either was seen: the next call's arguments may lie apart
@@ -130,12 +141,20 @@ class _Recording:
         if self.thread != threading.get_ident():
             return
         name = self._named(array, f"m{len(self.alive)}")
-        if maker == "flag":
-            self.flags.add(name)
-            maker = "zeros"
         call = f"{maker}({self._constant(array.shape)}, {self._constant(array.dtype)})"
         # By NumPy alone where nothing is offered, or must not be taken.
-        self.lines.append(f"{name} = new_{call}" if self.flags else f"{name} = {call} if offers else new_{call}")
+        self.lines.append(f"{name} = new_{call}" if self.withheld else f"{name} = {call} if offers else new_{call}")
+
+    def flagged(self, array: np.ndarray, index: np.ndarray | None, size: int) -> None:
+        if self.thread != threading.get_ident():
+            return
+        if index is None:
+            self.withheld = True
+        else:
+            self.lines.append(f"if offers and not is_within({self._found(index)}, {size}): withdraw()")
+        name = self._named(array, f"m{len(self.alive)}")
+        self.flags.add(name)
+        self.lines.append(f"{name} = new_zeros(1, {self._constant(array.dtype)})")
 
     def duplicated(self, array: np.ndarray, source: np.ndarray) -> None:
         if self.thread == threading.get_ident():

@@ -20,6 +20,7 @@ from ..jit.repeats import duplicate, empty, flag, repeats, store, table, zeros
 from .arrays import movable, takes_halves, zeros_for_sums
 
 _SHARED = 1 << 15  # elements from which on several threads write
+_FEW = 8  # elements of a result to an index, from which on looking at indices takes less than a copy
 _FOLDS = {"sum": "add", "mean": "add", "prod": "multiply", "amax": "maximum", "amin": "minimum"}
 
 hurry(kernels.fold_rows, kernels.finish_means)  # the other way of `index_reduce` takes twenty times as long
@@ -85,7 +86,9 @@ def gather(self: Any, dim: int, index: Any, sparse_grad: bool) -> Any:
 def index_select(self: Any, dim: int, index: Any, spec: Spec) -> Any:
     if not self.ndim or not self.size or not index.size:
         return None
-    dim, bad, out = dim % self.ndim, flag(), empty(spec.shape, self.dtype)
+    dim = dim % self.ndim
+    few = _FEW * index.size <= math.prod(spec.shape)
+    bad, out = flag(index if few else None, self.shape[dim]), empty(spec.shape, self.dtype)
     made = _along(movable(out), dim)
     done = launched(kernels.take_rows, made, bad, _along(movable(self), dim), index.reshape(-1),
                     single=made.shape[2] == 1)
