@@ -221,8 +221,7 @@ class Compiled:
                 return None
             if writes:
                 made = args[0]._array
-                if ahead and not all([_has_own_memory(args[0], args[i]) or may_be_written(made, args[i]._array)
-                                      for i in tensors]):
+                if ahead and not all([may_be_written(made, args[i]._array) for i in tensors]):
                     return None  # it is refused, or computed first
                 for i in () if ahead else tensors[1:]:
                     check_overlap(args[0], args[i])
@@ -234,11 +233,6 @@ class Compiled:
             return None if not done else True if writes else made
 
         return run
-
-
-def _has_own_memory(target: Any, source: Any) -> bool:
-    """Whether two tensors are known to lie apart without looking at addresses."""
-    return target._base is source._base is source._storage is None and source is not target
 
 
 def _without_first(compute: Callable) -> Callable:

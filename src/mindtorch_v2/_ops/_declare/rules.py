@@ -377,7 +377,7 @@ def overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 def may_be_written(target: np.ndarray, source: np.ndarray) -> bool:
     """Whether each element of `target` can be stored once that of `source` in its place is read, whatever the order."""
-    if target is source or not np.may_share_memory(target, source):
+    if target is source or target.base is source.base is None or not np.may_share_memory(target, source):
         return True
     return (target.shape == source.shape and target.strides == source.strides and target.dtype == source.dtype
             and target.ctypes.data == source.ctypes.data)

@@ -259,11 +259,9 @@ def _preparing(count: int, names: tuple[str, ...], tensors: tuple[int, ...], lis
     """
     given = [f"a{i}" for i in range(count + len(names))]
     targets = range(len(offered))
-    tests = [f"a{i} is t{k} or (a{i}._storage is not None or a{i}._base is not None or t{k}._base is not None) and "
-             f"may_overlap(a{i}, t{k})" for i in tensors for k in targets]
-    tests += [f"any([t is t{k} or t is not None and may_overlap(t, t{k}) for t in a{i}])" for i in lists
-              for k in targets]
-    tests += [f"t{i} is t{k} or may_overlap(t{i}, t{k})" for i in targets for k in targets[:i]]
+    tests = [f"lie_together(a{i}._array, o{k})" for i in tensors for k in targets]
+    tests += [f"any([t is not None and lie_together(t._array, o{k}) for t in a{i}])" for i in lists for k in targets]
+    tests += [f"lie_together(o{i}, o{k})" for i in targets for k in targets[:i]]
     room = [f"o{k}" for k in targets if offered[k]]
     tests += ["thread in offers"] * bool(room) + [f"not {own}.flags.carray" for own in room]
     passed = [*given[:count], *(f"{name}={own}" for name, own in zip(names, given[count:], strict=True))]
@@ -277,7 +275,9 @@ def _preparing(count: int, names: tuple[str, ...], tensors: tuple[int, ...], lis
              "except REFUSALS: return NotImplemented",
              *["finally: del offers[thread]"] * bool(room),
              f"{''.join(f'm{k}, ' for k in targets)} = [t._array for t in made]" if several else "m0 = made._array",
-             *[f"if m{k} is not o{k} and not is_alike(m{k}, o{k}): return NotImplemented" for k in targets]]
+             *[f"if m{k} is not o{k} and not is_alike(m{k}, o{k}): return NotImplemented" for k in targets],
+             # A result may be seen through what was taken for another one's.
+             *[f"if m{k} is not o{k} and m{k}.base is not None: m{k} = m{k}.copy()" for k in targets if several]]
     for k in targets:
         lines += [f"if m{k} is not o{k}: land(m{k}, o{k})", f"counter = t{k}._counter",
                   f"if counter is None: t{k}._bump_version()", "else: counter.value += 1"]
@@ -286,9 +286,16 @@ def _preparing(count: int, names: tuple[str, ...], tensors: tuple[int, ...], lis
     lines += [f"return out if kind is None else kind({every})" if several else "return out"]
     body = "\n".join("        " + line for line in lines)
     source = f"def prepare(function, kind):\n    def call(out, {', '.join(given)}):\n{body}\n    return call\n"
-    scope = {"may_overlap": _may_overlap, "get_ident": threading.get_ident, "offers": offers, "REFUSALS": _REFUSALS,
+    scope = {"lie_together": _lie_together, "get_ident": threading.get_ident, "offers": offers, "REFUSALS": _REFUSALS,
              "is_alike": _is_alike, "land": _land, "__opname__": "out="}
     return compile_function("prepare", source, scope)
+
+
+def _lie_together(array: np.ndarray, own: np.ndarray) -> bool:
+    """Whether two arrays may lie in one memory, of whoever it is: those that have memory of their own do not."""
+    if array is own:
+        return True
+    return (array.base is not None or own.base is not None) and np.may_share_memory(array, own)
 
 
 def _is_alike(array: np.ndarray, own: np.ndarray) -> bool:
