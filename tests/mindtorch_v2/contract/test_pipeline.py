@@ -835,6 +835,9 @@ class _Index:
     def __index__(self) -> int:
         return 1
 
+    def __repr__(self) -> str:
+        return "_Index()"
+
 
 PARTS: list[Any] = [
     1, -1, slice(1, None), slice(None, None, 2), slice(0, 2), (1, 0), (slice(None), 1), (Ellipsis, 0), (0, Ellipsis),
