@@ -222,7 +222,7 @@ def _lstm_slopes(xp: Any, gates: Any, cells: Any, cells_before: Any, made: Any) 
 def _lstm_back(dh: Any, dc: Any, slope: Any, forget: Any, made: Any) -> None:
     """Makes a step's slopes the gradients of its gates, and that of the cell state the one before the step."""
     dc += dh * slope
-    by_gate = made.reshape(len(made), 4, -1)
+    by_gate = made.reshape(len(made), 4, made.shape[1] // 4)
     by_gate[:, 3] *= dh
     by_gate[:, :3] *= dc[:, None]
     dc *= forget

@@ -109,3 +109,16 @@ def test_a_whole_attention_layer_in_one_call() -> None:
     query, key, value = torch._transform_bias_rescale_qkv(torch.ones(1, 2, 12), torch.zeros(12), 2)
     assert query.shape == key.shape == value.shape == (1, 2, 2, 2)
     torch.testing.assert_close(query * 2**0.5, key)
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize("shape", [(0, 3, 4), (2, 0, 4), (0, 0, 4)])
+def test_layers_without_samples_or_places(shape, need_weights):
+    attention = torch.nn.MultiheadAttention(4, 2, batch_first=True)
+    x = torch.randn(shape, requires_grad=True)
+    made, weights = attention(x, x, x, need_weights=need_weights)
+    assert made.shape == shape
+    assert weights is None if not need_weights else weights.shape == (shape[0], shape[1], shape[1])
+    made.sum().backward()
+    assert x.grad.shape == shape
+    assert torch.nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)(x).shape == shape

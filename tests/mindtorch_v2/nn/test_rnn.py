@@ -129,3 +129,19 @@ def test_padding():
 def test_lengths_longer_than_the_hidden_state_are_refused():
     with pytest.raises(RuntimeError, match="Expected hidden size"):
         nn.GRU(3, 4)(torch.zeros(5, 2, 3), torch.zeros(1, 3, 4))
+
+
+@pytest.mark.parametrize("layer", [nn.LSTM(4, 3), nn.LSTM(4, 3, 2, bidirectional=True), nn.LSTM(4, 3, proj_size=2),
+                                   nn.GRU(4, 3, bidirectional=True), nn.RNN(4, 3)], ids=str)  # fmt: skip
+def test_no_samples(layer):
+    x = torch.randn(5, 0, 4, requires_grad=True)
+    layer(x)[0].sum().backward()
+    assert x.grad.shape == x.shape and not any(parameter.grad.any() for parameter in layer.parameters())
+
+
+@pytest.mark.parametrize("cell", [nn.LSTMCell(4, 3), nn.GRUCell(4, 3), nn.RNNCell(4, 3)], ids=str)
+def test_a_cell_with_no_samples(cell):
+    x = torch.randn(0, 4, requires_grad=True)
+    made = cell(x)
+    (made if isinstance(made, torch.Tensor) else made[0] + made[1]).sum().backward()
+    assert x.grad.shape == (0, 4) and not any(parameter.grad.any() for parameter in cell.parameters())

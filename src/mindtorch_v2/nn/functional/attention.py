@@ -193,7 +193,7 @@ def multi_head_attention_forward(
         output = _attend(*(x.reshape(*heads, x.shape[1], per_head) for x in (q, k, v)), attn_mask, dropout_p,
                          is_causal)
         output = output.permute(2, 0, 1, 3).reshape(length * batch, width)
-    output = _linear(output, out_proj_weight, out_proj_bias).view(length, batch, -1)
+    output = _linear(output, out_proj_weight, out_proj_bias).view(length, batch, out_proj_weight.size(0))
     if not batched:
         output = output.squeeze(1)
     if not need_weights:
