@@ -952,3 +952,18 @@ def test_shapes_of_index_put_are_looked_at_where_it_is_called(shape: tuple, indi
             made.index_put_(places, values, accumulate=True)
         assert str(recorded.value) == str(eager.value)
     assert torch.equal(made, x * 2) and made._version == 0
+
+
+def test_writes_to_tensors_that_were_given_other_memory() -> None:
+    """Whether memory is shared is told without a flush in the middle of what records a call."""
+    results = []
+    for block in (contextlib.nullcontext(), torch.pipeline()):
+        x = torch.arange(6.0)
+        view = x.view(2, 3)
+        x.data = torch.ones(6)
+        with block:
+            view[view > 2] = 0.5
+            view.add_(x.view(2, 3) * 2)
+            x.mul_(view.view(6))
+        results.append((x.tolist(), view.tolist(), x._version, view._version))
+    assert results[0] == results[1]
