@@ -408,6 +408,17 @@ def test_no_second_result_is_made(name: str) -> None:
     assert most - given < out.nbytes // 2
 
 
+def test_large_arrays_are_written_on_all_threads() -> None:
+    x = torch.rand(300, 256)
+    for target in (torch.empty(300, 256), torch.empty(256, 300).t(), torch.empty(300, 512)[:, ::2]):
+        for _ in range(3):
+            assert torch.equal(torch.mul(x, x, out=target), x * x)
+            assert torch.equal(torch.sub(x, 0.5, out=target), x - 0.5)
+            assert torch.equal(torch.mul(target, target, out=target), (x - 0.5) * (x - 0.5))
+    told = torch.empty(300, 256, dtype=torch.bool)
+    assert torch.equal(torch.lt(x, 0.5, out=told), x < 0.5)
+
+
 def test_threads_take_only_what_they_were_offered() -> None:
     """All write to memory of one shape at once, and others compute without `out=` meanwhile."""
     given = [torch.rand(32, 32) + nr for nr in range(6)]

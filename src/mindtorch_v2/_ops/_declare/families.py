@@ -597,7 +597,7 @@ class Pointwise(Family):
             return None
         name = operator.schema.base_name
         source = into_source(name, arguments, ufunc=ufunc, boolean=self._tells(), checked=self.check is not None,
-                             compiled=compiled is not None)
+                             compiled=compiled is not None, shares=backend.shared is not None)
         scope = self._scope(operator, self.compute, backend, compiled, __opname__=f"{operator.name} out")
         return compile_function(name, source, scope)
 

@@ -141,7 +141,7 @@ def inplace_source(name: str, arguments: Sequence[Argument], *, is_ufunc: bool, 
 
 
 def into_source(name: str, arguments: Sequence[Argument], *, ufunc: str | None, boolean: bool, checked: bool,
-                compiled: bool) -> str:
+                compiled: bool, shares: bool) -> str:
     """The kernel that writes into `out`, its first argument, and returns that; None where it cannot, and did nothing.
 
     It is for one that lies in memory as a result might, element on element with operands or apart from them. NumPy
@@ -169,6 +169,10 @@ def into_source(name: str, arguments: Sequence[Argument], *, ufunc: str | None, 
         within = f"{array}.shape != o.shape or not may_be_written(o, {array})"
         number = f"{array}.__class__ is ndarray and " * (operand.type == "Tensor|Scalar")
         lines += [f"if {number}({within}): return None" if number else f"if {within}: return None"]
+    if shares:
+        lines += _sharing_lines(len(operands), [a.name if a.type == "Tensor|Scalar" and i else "" for i, a in
+                                                enumerate(operands)])
+        lines += [f"if o.size >= {SHARED}: o = shared(o)"]
     lines += [f"ufunc({', '.join('abc'[: len(operands)])}, out=o)"]
     return _function(name, f"out, {names}", [*lines, *_counted("out")])
 
