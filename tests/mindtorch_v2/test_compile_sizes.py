@@ -129,6 +129,16 @@ def test_a_number_that_only_looked_like_a_size() -> None:
     assert counter.frame_count == before
 
 
+@pytest.mark.parametrize("program", [lambda x: x * x.sum().item(), lambda x: x * int(x.sum()),
+                                     lambda x: x * float(x.sum())], ids=["item", "int", "float"])  # fmt: skip
+def test_reading_a_number_ends_a_graph_and_says_why(program: Callable) -> None:
+    told = torch._dynamo.explain(program)(torch.ones(2, 2))
+    assert (told.graph_count, told.graph_break_count) == (2, 1)
+    (reason,) = told.break_reasons
+    assert reason.reason.startswith("Unsupported Tensor.item() call with capture_scalar_outputs=False\n  Explanation:")
+    assert torch.compile(program, backend="eager", fullgraph=True)(torch.ones(2, 2)).tolist() == [[4.0] * 2] * 2
+
+
 def test_marked_dimensions() -> None:
     seen: list = []
     compiled = torch.compile(lambda x: x.sin() * 2, backend=backend_with(seen))

@@ -27,6 +27,17 @@ BRANCHING: dict[str, tuple[str, str, list[str], str, str]] = {
         "call_method TensorVariable() to_list",
     ),
 }
+_ITEM = "Unsupported Tensor.item() call with capture_scalar_outputs=False"
+_SCALARS = "Dynamo does not support tracing `Tensor.item()` with config.capture_scalar_outputs=False."
+_CAPTURING = ("Set `torch._dynamo.config.capture_scalar_outputs = True` or `export "
+              "TORCHDYNAMO_CAPTURE_SCALAR_OUTPUTS=1` to include these operations in the captured graph.")  # fmt: skip
+_CALLED = "call_method TensorVariable() item () {}"
+# Those that end a graph unless the function is to be one, in which PyTorch captures them.
+READING: dict[str, tuple[str, str, list[str], str, str]] = dict.fromkeys(
+    ("item", "__int__", "__float__", "__index__"),
+    (_ITEM, _SCALARS, [_CAPTURING], _CALLED,
+     f"{_ITEM}\n  Explanation: {_SCALARS}\n  Hint: {_CAPTURING}\n\n  Developer debug context: {_CALLED}\n"),
+)  # fmt: skip
 
 
 def called_from() -> tuple[str, FrameType | None]:

@@ -16,7 +16,7 @@ from .._pipeline.record import Pipeline, flush_current
 from .._pipeline.trace import Layout, Trace
 from . import config, exc
 from .backends.debugging import GraphCompileReason
-from .frames import BRANCHING, called_from, user_stack
+from .frames import BRANCHING, READING, called_from, user_stack
 from .graphs import graph_module, tensor_on
 from .sizes import Sizes, Sketch, assumed, compared, varying
 
@@ -66,6 +66,8 @@ class Recording(Pipeline):
                 name, _ = called_from()
                 if name in BRANCHING:
                     self.ends_graph(*BRANCHING[name])
+                elif name in READING and not self.region.settings.fullgraph:
+                    self.ends_graph(*READING[name])
         super().flush()
 
     def ran_at_once(self) -> None:
