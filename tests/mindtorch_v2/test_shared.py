@@ -467,6 +467,32 @@ def test_what_cannot_be_written_down_is_computed_each_time():
     assert len(rounds) == programs._CALLS + 2  # and then no more
 
 
+def test_functions_of_several_steps_are_one_round(monkeypatch):
+    from mindtorch_v2._backends.cpu import blocks, xp
+
+    def chain(xp, x, y, factor, name):
+        inner = x * y
+        inner += factor
+        return xp.tanh(inner) * x - np.float32(0.5)
+
+    rounds, run = [], programs._Program.run
+    monkeypatch.setattr(programs._Program, "run", lambda program, held: (rounds.append(1), run(program, held))[1])
+    for shape in ((300, 300), (70001,)):
+        rounds.clear()
+        for factor in (2, 2, 2, 2, 2, 2, 3):
+            x, y = numbers(shape), numbers(shape)
+            same(blocks.in_blocks(xp, chain, share(x), share(y), factor, "none"), chain(np, x, y, factor, "none"))
+        assert len(rounds) == 4  # one of them to see that it gives the same
+    x = numbers((300, 300))
+    for _ in range(6):
+        rounds.clear()
+        transposed = blocks.in_blocks(xp, lambda xp, x, y: x + y, share(x), x.T)
+        assert np.array_equal(transposed, x + x.T)
+        chosen = blocks.in_blocks(xp, lambda xp, x: xp.where(x > 0, x, 0), share(x))
+        assert np.array_equal(chosen, np.where(x > 0, x, 0))
+    assert not rounds
+
+
 def _run_without_compiler(lines):
     import subprocess
     import sys

@@ -5,6 +5,7 @@ another. It is run once on arrays that write down what NumPy would call (`_Writt
 then on one round of threads (blas_team.py) makes all these calls, where the arrays lie then.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ _CALLS = 3  # of one geometry before it is written down, which takes as long as 
 _MOST_CALLS = 1 << 16  # of a program
 _PLANS = 32
 _NUMBERS = (float, int)
+_UNUSED = 3  # references to memory that no array shows: the list's, the loop's, and the question's own
 _programs: dict[tuple, Any] = {}  # how often there was a geometry, then its _Program, or None if it cannot be one
 planning.plans.append(_programs)
 
@@ -69,6 +71,7 @@ class _Recorder:
         self.kind = kind
         self.calls: list[tuple] = []  # loop, data, lengths, steps, where each array begins
         self.kept: list[Any] = []
+        self.room: list[np.ndarray] = []
 
     def written(self, array: np.ndarray) -> _Written:
         made = array.view(_Written)
@@ -102,15 +105,27 @@ class _Recorder:
     def _operand(self, x: Any) -> Any:
         if x.__class__ in _NUMBERS:
             x = np.array(x, self.kind)
+        elif isinstance(x, np.generic):
+            x = np.asarray(x)
         if not isinstance(x, np.ndarray) or x.dtype != self.kind:
             raise _Unwritable
-        self.kept.append(x)
+        if x.__class__ is not _Written:
+            self.kept.append(x)
         return x
 
     def _fresh(self, shape: tuple[int, ...]) -> _Written:
-        memory = np.empty(shape, self.kind)
-        self.kept.append(memory)
+        """Memory for what lies between two calls: what nobody refers to any more is used again, and stays in cache."""
+        memory = next((m for m in self.room if m.shape == shape and sys.getrefcount(m) == _UNUSED), None)
+        if memory is None:
+            memory = np.empty(shape, self.kind)
+            self.room.append(memory)
         return self.written(memory)
+
+    def begin(self) -> int:
+        """The number of the first call of a part, which has memory of its own."""
+        self.kept += self.room
+        self.room = []
+        return len(self.calls)
 
     def _multiplied(self, a: Any, b: Any, out: Any) -> Any:
         target = self._fresh((*a.shape[:-1], b.shape[-1])) if out is None else out
@@ -151,10 +166,11 @@ def _end(array: np.ndarray) -> int:
     return address(array) + array.itemsize + sum(max(0, (n - 1) * s) for n, s in zip(array.shape, array.strides))
 
 
-def deal(xp: Any, function: Callable, given: tuple, samples: int, arrays: Sequence[Any]) -> None:
+def deal(xp: Any, function: Callable, given: tuple, samples: int, arrays: Sequence[Any], made: Any = None) -> None:
     """`function(xp, slice(0, samples), *given, *arrays)`, by threads that take some of the samples each.
 
-    Arrays, of one type, do not share memory, or one is part of another.
+    Arrays, of one type, do not share memory, or one is part of another. If `made`, the one that is written, is named,
+    the namespace is the function's own when it is written down, and its calls are made only if they give the same bits.
     """
     held = [array for array in arrays if array is not None]
     key = (function, given, samples, *[None if a is None else (a.shape, a.strides, a.dtype) for a in arrays])
@@ -165,14 +181,20 @@ def deal(xp: Any, function: Callable, given: tuple, samples: int, arrays: Sequen
     elif found.__class__ is int:
         if len(_programs) >= _PLANS:
             _programs.clear()
-        found = _programs[key] = _written(function, given, samples, arrays, held)
+        found = _written(np if made is None else xp, function, given, samples, arrays, held)
+        if found is not None and made is not None:
+            function(xp, slice(0, samples), *given, *arrays)
+            wanted = made.tobytes()
+            found.run(held)
+            found = found if made.tobytes() == wanted else None
+        _programs[key] = found
     if found is None or not blas_team.is_used():
         function(xp, slice(0, samples), *given, *arrays)
     else:
         found.run(held)
 
 
-def _written(function: Callable, given: tuple, samples: int, arrays: Sequence[Any],
+def _written(xp: Any, function: Callable, given: tuple, samples: int, arrays: Sequence[Any],
              held: Sequence[np.ndarray]) -> _Program | None:
     kind = held[0].dtype
     if kind.char not in "fd" or any(a.__class__ is not np.ndarray or a.dtype != kind or min(a.strides, default=0) < 0
@@ -182,11 +204,11 @@ def _written(function: Callable, given: tuple, samples: int, arrays: Sequence[An
     count = min(samples, parts_for(max(a.size for a in held)))
     try:
         for k in range(count):
-            bounds.append(len(recorder.calls))
+            bounds.append(recorder.begin())
             part = slice(samples * k // count, samples * (k + 1) // count)
-            function(np, part, *given, *[None if a is None else recorder.written(a) for a in arrays])
+            function(xp, part, *given, *[None if a is None else recorder.written(a) for a in arrays])
             if len(recorder.calls) * count > _MOST_CALLS * (k + 1):
                 return None
     except _Unwritable:
         return None
-    return _Program(recorder.calls, bounds, held, recorder.kept)
+    return _Program(recorder.calls, bounds, held, [*recorder.kept, *recorder.room])
