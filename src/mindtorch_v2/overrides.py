@@ -209,8 +209,14 @@ def get_testing_overrides() -> dict[Callable, Callable]:
     return {f: lambda *args, **kwargs: -1 for group in get_overridable_functions().values() for f in group}
 
 
+def _name(named: dict[Any, str], function: Any, prefix: str, name: str) -> None:
+    if named.get(function) != prefix + function.__name__:
+        named[function] = prefix + name
+
+
 @functools.cache
 def _names() -> tuple[dict[Any, str], set[Any]]:
+    """What functions are called, of several names in one place by their own; and which of them are methods only."""
     named: dict[Any, str] = {}
     methods: set[Any] = set()
     for name, member in _tensor_members().items():
@@ -218,12 +224,12 @@ def _names() -> tuple[dict[Any, str], set[Any]]:
             named[member.fget] = f"torch.Tensor.{name}.__get__"
             methods.add(member.fget)
         elif inspect.isfunction(member):
-            named[member] = f"torch.Tensor.{name}"
+            _name(named, member, "torch.Tensor.", name)
             methods.add(member)
     for place in reversed(_NAMESPACES):
         for name, member in vars(_namespace(place)).items():
             if inspect.isfunction(member) and not name.startswith("_"):
-                named[member] = f"torch.{place}.{name}" if place else f"torch.{name}"
+                _name(named, member, f"torch.{place}." if place else "torch.", name)
                 methods.discard(member)
     return named, methods
 

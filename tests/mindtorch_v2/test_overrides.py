@@ -67,7 +67,9 @@ def test_a_function_mode_sees_python_functions_whole():
 
 
 def test_names_of_functions():
-    for name in ("torch.add", "torch.Tensor.add", "torch.nn.functional.relu", "torch.linalg.solve"):
+    for name in ("torch.add", "torch.Tensor.add", "torch.nn.functional.relu", "torch.linalg.solve", "torch.Tensor.mul_",
+                 "torch.cat", "torch.neg", "torch.Tensor.neg", "torch.gt", "torch.clamp", "torch.outer", "torch.vstack",
+                 "torch.Tensor.abs"):  # fmt: skip
         found = torch
         for part in name.split(".")[1:]:
             found = getattr(found, part)
