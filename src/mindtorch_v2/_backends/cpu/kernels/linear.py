@@ -10,8 +10,9 @@ from ...._kernels.library import panels
 from .. import onednn_kernels
 from ..jit.calls import hurry, launched, note
 from ..jit.machine import tile
+from ..jit.packing import packed
 
-hurry(panels.packed, panels.linear)
+hurry(panels.linear)
 
 _MOST, _LONG = 64, 256  # rows that it is worth it for; as many are if so much is summed over
 _MOST_BESIDE_ONEDNN, _LEAST_BESIDE_ONEDNN, _FILLED = 32, 16, 0.9  # rows, and their share of the vectors' lanes
@@ -49,10 +50,9 @@ def linear(rows: Any, weight: Any, bias: Any) -> Any:
     assert found is not None
     width = found.width(kind.itemsize)
     parts = min(get_num_threads(), -(-columns // width))
-    packed = np.empty((-(-len(rows) // width), inner, width), kind)
     sums, turned = np.empty((2, parts, width, width), kind)
-    is_ready = launched(panels.packed, packed, rows, turned=True, tile=found.name)
+    of_rows, is_ready = packed(rows, True, found)
     made = (new_or_taken if is_ready else np.empty)((len(rows), columns), kind)
-    done = (launched if is_ready else note)(panels.linear, made, weight, weight[0] if bias is None else bias, packed,
+    done = (launched if is_ready else note)(panels.linear, made, weight, weight[0] if bias is None else bias, of_rows,
                                             sums, turned, parts, biased=bias is not None, tile=found.name)
     return made if done else None

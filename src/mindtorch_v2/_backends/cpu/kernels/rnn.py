@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 
 from ...._core.threads import blas, get_num_threads
-from ...._kernels.library import panels
 from ...._kernels.library import recurrent as kernels
 from ...._ops.rnn import GATES, GRU, LSTM, _blocks, _layer_array, _layer_backward_array, _rows
 from .. import blas_team, matrices, xp
 from ..jit.calls import hurry, launched, note
 from ..jit.machine import tile
+from ..jit.packing import packed
 from ..programs import deal
 from ..shared import plain
 from ..team import in_parts, is_used, worth
 
-hurry(kernels.lstm, kernels.gru, kernels.lstm_back, kernels.gru_back, kernels.states_before, panels.packed)
+hurry(kernels.lstm, kernels.gru, kernels.lstm_back, kernels.gru_back, kernels.states_before)
 
 _SMALL_PRODUCT = 1 << 19  # multiplications up to which OpenBLAS copies no matrix before
 _ROWS = 8  # from which on a product uses the weights that it loads well
@@ -39,10 +39,7 @@ def _factor(weight: Any, turned: bool) -> tuple[Any, bool]:
     found = tile()
     if found is None:
         return np.ascontiguousarray(weight.T if turned else weight), True
-    inner, columns = weight.shape[::-1] if turned else weight.shape
-    width = found.width(weight.itemsize)
-    made = np.empty((-(-columns // width), inner, width), weight.dtype)
-    return made, launched(panels.packed, made, np.ascontiguousarray(weight), turned=turned, tile=found.name)
+    return packed(np.ascontiguousarray(weight), turned, found)
 
 
 @functools.lru_cache(64)
