@@ -113,8 +113,13 @@ def _normalised(xp: Any, x: Any, weight: Any, bias: Any, eps: float, centred: bo
     """Rows brought to mean 0 (if `centred`) and mean square 1, scaled, shifted; their means and inverse deviations."""
     rows, width = x.shape
     made = xp.empty(x.shape, x.dtype)
-    mean: Any = _row_means(xp, x) if centred else None
     rstd = xp.empty((rows, 1), x.dtype)
+    if getattr(x, "is_shared", False):
+        means = xp.empty((rows, 1), x.dtype) if centred else None
+        factors = xp.full((width, 1), 1 / width, x.dtype) if centred else None
+        xp.deal(xp, _normalise_rows, (eps,), rows, (x, weight, bias, means, factors, rstd, made))
+        return made, means, rstd
+    mean: Any = _row_means(xp, x) if centred else None
     for block in _blocks(x):
         out, scale = made[block], rstd[block]
         centre = xp.subtract(x[block], mean[block], out=out) if centred else x[block]
@@ -129,6 +134,25 @@ def _normalised(xp: Any, x: Any, weight: Any, bias: Any, eps: float, centred: bo
         if bias is not None:
             out += bias
     return made, mean, rstd
+
+
+def _normalise_rows(xp: Any, part: slice, eps: float, x: Any, weight: Any, bias: Any, mean: Any, factors: Any,
+                    rstd: Any, made: Any) -> None:
+    """The same for some rows, in memory that was made before; a product with `factors` is the mean."""
+    out, scale, centre = made[part], rstd[part], x[part]
+    if mean is not None:
+        xp.matmul(centre, factors, out=mean[part])
+        centre = xp.subtract(centre, mean[part], out=out)
+    xp.vecdot(centre, centre, out=scale[:, 0])
+    scale /= x.shape[1]
+    scale += eps
+    xp.sqrt(scale, out=scale)
+    xp.reciprocal(scale, out=scale)
+    xp.multiply(centre, scale, out=out)
+    if weight is not None:
+        out *= weight
+    if bias is not None:
+        out += bias
 
 
 def _norm_gradients(xp: Any, grad: Any, x: Any, mean: Any, rstd: Any, weight: Any, wanted: Sequence[bool]) -> tuple:

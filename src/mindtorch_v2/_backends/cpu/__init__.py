@@ -8,7 +8,7 @@ import numpy as np
 
 from ..._core.dtype import row_major
 from ..._core.geometry import strided_array
-from . import blas_team, convolution, lapack, matrices, shared
+from . import blas_team, convolution, lapack, matrices, programs, shared
 from .blocks import in_blocks
 from .bound import at_least, at_most
 from .choose import where, zero_where
@@ -136,7 +136,7 @@ def shared_xp() -> Namespace:
     if not blas_team.is_available():
         return xp
     made: Any = Namespace()
-    made.empty, made.zeros = shared.empty, shared.zeros
+    made.empty, made.zeros, made.deal = shared.empty, shared.zeros, programs.deal
     for name in ("ones", "full", "empty_like", "zeros_like", "ones_like", "full_like"):
         setattr(made, name, shared.sharing(getattr(np, name)))
     for name in ("matmul", "dot", "linear"):

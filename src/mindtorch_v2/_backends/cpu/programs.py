@@ -15,7 +15,7 @@ from ..._core import planning
 from ..._core.geometry import collapsed
 from . import blas_team
 from .blas_team import Work, address, inner_loop, parts_for
-from .shared import places
+from .shared import places, plain
 from .shared_products import matrix_call
 
 __all__ = ["deal"]
@@ -81,6 +81,8 @@ class _Recorder:
     def called(self, ufunc: Any, inputs: Sequence[Any], out: Any) -> Any:
         if ufunc is np.matmul:
             return self._multiplied(inputs[0], inputs[1], out)
+        if ufunc is np.vecdot and out is not None:
+            return self._products_of_rows(inputs[0], inputs[1], out)
         arrays = [self._operand(x) for x in inputs]
         loop = inner_loop(ufunc, self.kind.char * len(arrays)) if ufunc.signature is None and ufunc.nout == 1 else None
         if loop is None or loop[2] != self.kind.char:
@@ -136,6 +138,16 @@ class _Recorder:
         return target
 
 
+    def _products_of_rows(self, a: Any, b: Any, out: Any) -> Any:
+        loop = inner_loop(np.vecdot, self.kind.char * 2)
+        alike = a.ndim == 2 and a.shape == b.shape and out.shape == (len(a),)
+        if loop is None or not alike or not a.dtype == b.dtype == out.dtype == self.kind:
+            raise _Unwritable
+        steps = (a.strides[0], b.strides[0], out.strides[0], a.strides[1], b.strides[1])
+        self.calls.append((*loop[:2], a.shape, steps, [address(x) for x in (a, b, out)]))
+        return out
+
+
 class _Program:
     """What was written down, for arrays that may lie elsewhere each time."""
 
@@ -172,6 +184,7 @@ def deal(xp: Any, function: Callable, given: tuple, samples: int, arrays: Sequen
     Arrays, of one type, do not share memory, or one is part of another. If `made`, the one that is written, is named,
     the namespace is the function's own when it is written down, and its calls are made only if they give the same bits.
     """
+    own, arrays = arrays, [plain(array) for array in arrays]
     held = [array for array in arrays if array is not None]
     key = (function, given, samples, *[None if a is None else (a.shape, a.strides, a.dtype) for a in arrays])
     found = _programs.get(key, 0)
@@ -189,7 +202,7 @@ def deal(xp: Any, function: Callable, given: tuple, samples: int, arrays: Sequen
             found = found if made.tobytes() == wanted else None
         _programs[key] = found
     if found is None or not blas_team.is_used():
-        function(xp, slice(0, samples), *given, *arrays)
+        function(xp, slice(0, samples), *given, *own)
     else:
         found.run(held)
 
