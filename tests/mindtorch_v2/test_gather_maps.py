@@ -60,7 +60,7 @@ PROGRAMS: dict[str, tuple[Callable, list[str]]] = {
     "tril": (lambda x, y: (x.tril(1) + 1).sum(-1), ["row"]),
     "triu": (lambda x, y: x.triu().softmax(-1), ["row"]),
     "softmax": (lambda x, y: F.pad(x, (1, 1)).softmax(-1) * 3, ["row"]),
-    "broadcast": (lambda x, y: x + F.embedding(torch.tensor([5, 0, 0, 1, 2, 3]), y[0]), ["pointwise"]),
+    "broadcast": (lambda x, y: x[:2] + F.embedding(torch.tensor([5, 0, 0, 1, 2, 3]), y[0]), ["pointwise"]),
     "view": (lambda x, y: F.pad(x, (1, 2))[:, 1:4, ::2].transpose(0, 1) * 2, ["pointwise"]),
     "map of a map": (lambda x, y: F.pad(x.roll(1, -1), (1, 2)) * 2, ["pointwise"]),
     "twice": (gated, ["pointwise"]),
@@ -176,6 +176,7 @@ def test_one_kernel_serves_other_sizes(interpreted: None) -> None:
 @pytest.mark.parametrize("mean", [False, True])
 def test_what_is_summed_need_not_lie_in_order(mean: bool, interpreted: None) -> None:
     """Rows that an index chooses, or that are turned, are summed part by part, over all of them or over some."""
+    torch.manual_seed(0)  # sums near 0 would have few digits in common
     x, at = torch.randn(3, 4, 70), torch.tensor([2, 0, 0, 1, 2])
 
     def program() -> tuple:

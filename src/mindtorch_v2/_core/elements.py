@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from .._backends.meta import MetaArray
 from .._dispatch.argument_checks import expected
 from .device import CPU, META, channels_last, contiguous_format, memory_format, preserve_format
 from .planning import refuse_in_plans
@@ -15,6 +16,11 @@ _ndarray = np.ndarray
 def has_elements(tensor: Any) -> bool:
     """Whether there are elements to compute: Meta knows shapes and types alone."""
     return tensor._device is not META
+
+
+def is_recorded(tensor: Any) -> bool:
+    """Whether what computes its elements is being recorded: only their geometry is known."""
+    return tensor._array.__class__ is MetaArray and has_elements(tensor)
 
 
 def on_host(tensor: Any) -> bool:

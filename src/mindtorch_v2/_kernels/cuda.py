@@ -172,7 +172,7 @@ class Text:
         if op == "fetch":
             further, condition = node.args
             element, at = self.sources[node.data]
-            if further.op != "const":
+            if further.op != "const" or further.data:
                 at = f"(const {element}*)((const char*)({at}) + {self.value(further)})"
             if condition.op == "const":
                 return f"*({at})" if condition.data else f"zero_of<{element}>()"

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from .._autograd.function import DelayedError
-from .._backends.meta import MetaArray
 from .._core.determinism import alert_not_deterministic, determinism
 from .._core.dtype import BOOL, COMPLEX, OF_ARRAY, REDUCED, bool_, int32, int64, uint8
-from .._core.elements import at_hand, has_elements, on_host
+from .._core.elements import at_hand, has_elements, is_recorded, on_host
 from .._core.geometry import wrapped_dim
 from .._core.storage import refuse_reach
 from .._core.tensor import Tensor
@@ -98,7 +97,7 @@ def _check_index_put(self: Tensor, indices: Sequence[Tensor | None], values: Ten
     leads = values._array.ndim > 1 and values._array.shape[0] == 1
     if casts or leads or not self._array.size and values is not self:
         _check_put_shapes(self, indices, values)
-    elif self._array.__class__ is MetaArray and has_elements(self):  # what is recorded fails where it is called
+    elif is_recorded(self):  # it fails where it is called
         _check_put_geometry(self, indices, values)
     if casts:
         raise RuntimeError(f"Index put requires the source and destination dtypes match, got {self.dtype.scalar_name} "

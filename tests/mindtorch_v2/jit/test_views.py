@@ -134,7 +134,7 @@ def test_types_that_geometries_name_stay() -> None:
 @pytest.mark.parametrize("by_numpy", [True, False])
 def test_parts_without_elements_lie_as_in_pytorch(by_numpy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if by_numpy:
-        monkeypatch.setattr(indexing, "_part", indexing._numpy_part)
+        monkeypatch.setattr(indexing, "_part", indexing.numpy_part)
     made = torch.arange(12).view(3, 4)[2:1:2, 1]
     assert (made.shape, made.stride(), made.storage_offset()) == ((0,), (8,), 9)
 

@@ -26,7 +26,7 @@ from .special import source_of as functions_of
 
 _PREPARING = f"{__package__}.shared_kernels"
 # Modules without kernels of the language, or with more than these.
-_OTHERS = frozenset(("", "attention", "by_onednn", "onednn", "rnn", "sparse"))
+_OTHERS = frozenset(("", "attention", "by_onednn", "linear", "onednn", "rnn", "sparse"))
 _LONG = 1 << 20  # elements from which on threads that go along rows read and write too far apart
 _FEW, _THREADS = 4096, 1 << 14  # turns that teams have even if they are short; threads that fill a device
 _SHARES = 256  # into how many parts work is to be divided, at least
