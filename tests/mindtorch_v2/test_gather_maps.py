@@ -91,6 +91,8 @@ PROGRAMS: dict[str, tuple[Callable, list[str]]] = {
 
 # Those that a call computes in other steps, or in another order.
 ROUNDED = ("by running statistics", "linear")
+# What is two kernels on the CPU, whose vectors are not loaded under a condition, and one on a GPU.
+ONE_ON_A_GPU = ("many under a condition",)
 
 
 def operands(kind: torch.dtype) -> list[torch.Tensor]:
