@@ -8,10 +8,10 @@ interpreter, and nothing has to be compiled: 16 threads begin and end within 5 u
 One thread runs several loops, one after another, through `sgemm_batch_thread`, which calls a function once for each of
 the records in an array, on the thread that calls it if OpenBLAS is told that it has one.
 
-All of that is inside OpenBLAS, so it is used only where everything is as in the versions that it was written for:
-Linux, OpenBLAS 0.3.28 to 0.3.x with its own threads (as in NumPy's wheels), CPython with its lock. That lock is held
-meanwhile, so nobody else changes the number of OpenBLAS's threads. A process that was forked gets new threads from
-OpenBLAS at its first call.
+All of that is inside OpenBLAS, so it is used only with the versions that it was tried with (NumPy's wheels of 2.4 and
+2.5 have the first and the last of them), with their own threads, on Linux and CPython with its lock; elsewhere Python's
+threads share work out (team.py). That lock is held meanwhile, so nobody else changes the number of OpenBLAS's threads.
+A process that was forked gets new threads from OpenBLAS at its first call.
 """
 
 import ctypes
@@ -36,6 +36,7 @@ MANY = 4  # threads from which on they are worth it
 FEW = 4  # threads that make several calls each
 SHARE_OF_MANY = 1 << 16  # elements for each of more of them
 SHARE = 1 << 12  # elements of a cheap loop that a thread gets at least
+_VERSIONS = range(31, 35)  # of OpenBLAS 0.3; another may lay out what stands below otherwise
 _MACHINES = ("x86_64", "aarch64")  # the first six whole numbers of a call are in registers there
 GRAIN = 64  # elements that stay together, so that vectors of a loop begin where they would in a whole array
 
@@ -119,7 +120,7 @@ def _is_known(found: Blas) -> bool:
         function.restype = ctypes.c_char_p
     config, core = (function() or b"" for function in asked)
     version = re.match(rb"OpenBLAS 0\.3\.(\d+)", config)
-    if version is None or int(version[1]) < 28 or b"USE_OPENMP" in config or b"SINGLE_THREADED" in config:
+    if version is None or int(version[1]) not in _VERSIONS or b"USE_OPENMP" in config or b"SINGLE_THREADED" in config:
         return False
     needed = ("exec_blas", "sgemm_batch_thread", "blas_cpu_number")
     kernels = ("", "_" + core.decode().upper(), "_HASWELL", "_SKYLAKEX", "_NEOVERSEN1", "_ARMV8")

@@ -137,7 +137,6 @@ class _Recorder:
         self.calls.append((*call, [address(x) for x in (a, b, target)]))
         return target
 
-
     def _products_of_rows(self, a: Any, b: Any, out: Any) -> Any:
         loop = inner_loop(np.vecdot, self.kind.char * 2)
         alike = a.ndim == 2 and a.shape == b.shape and out.shape == (len(a),)
