@@ -121,27 +121,17 @@ def _normalised(xp: Any, x: Any, weight: Any, bias: Any, eps: float, centred: bo
         return made, means, rstd
     mean: Any = _row_means(xp, x) if centred else None
     for block in _blocks(x):
-        out, scale = made[block], rstd[block]
-        centre = xp.subtract(x[block], mean[block], out=out) if centred else x[block]
-        xp.vecdot(centre, centre, out=scale[:, 0])
-        scale /= width
-        scale += eps
-        xp.sqrt(scale, out=scale)
-        xp.reciprocal(scale, out=scale)
-        xp.multiply(centre, scale, out=out)
-        if weight is not None:
-            out *= weight
-        if bias is not None:
-            out += bias
+        _normalise_rows(xp, block, eps, x, weight, bias, mean, None, rstd, made)
     return made, mean, rstd
 
 
 def _normalise_rows(xp: Any, part: slice, eps: float, x: Any, weight: Any, bias: Any, mean: Any, factors: Any,
                     rstd: Any, made: Any) -> None:
-    """The same for some rows, in memory that was made before; a product with `factors` is the mean."""
+    """The same for some rows, in memory that was made before; a product with `factors`, if given, is the mean."""
     out, scale, centre = made[part], rstd[part], x[part]
-    if mean is not None:
+    if factors is not None:
         xp.matmul(centre, factors, out=mean[part])
+    if mean is not None:
         centre = xp.subtract(centre, mean[part], out=out)
     xp.vecdot(centre, centre, out=scale[:, 0])
     scale /= x.shape[1]
