@@ -255,7 +255,7 @@ print(len(sizes), all(size in (1, 2) for size in sizes))  # beside another's tea
     assert printed(program, folder) == "4 True\n"
 
 
-def _as_with_one_thread(compute):
+def _as_with_one_thread(compute, atol=1e-5):
     """Compares what a function gives on many threads with what it gives on one."""
     before = torch.get_num_threads()
     try:
@@ -263,7 +263,7 @@ def _as_with_one_thread(compute):
         expected = compute()
         torch.set_num_threads(16)
         for made, other in zip(compute(), expected, strict=True):
-            assert made.shape == other.shape and torch.allclose(made, other, rtol=1e-5, atol=1e-5)
+            assert made.shape == other.shape and torch.allclose(made, other, rtol=1e-5, atol=atol)
     finally:
         torch.set_num_threads(before)
 
@@ -281,7 +281,8 @@ def test_gradients_of_few_columns_are_summed_by_rows(monkeypatch, norm, shape):
         getattr(torch.nn.functional, norm)(leaves[0], shape[-1:], *leaves[1:]).backward(grad)
         return [leaf.grad for leaf in leaves]
 
-    _as_with_one_thread(compute)
+    # Without a compiler one thread adds 5,000 numbers in a row, each rounding by up to 1e-5; parts round less.
+    _as_with_one_thread(compute, atol=3e-4)
 
 
 @pytest.mark.parametrize("dim", [0, 1, 2, -1])
