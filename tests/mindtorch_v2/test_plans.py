@@ -97,6 +97,16 @@ def test_composites_are_planned() -> None:
     assert made.tolist() == [[[[0, 4, 1, 5], [8, 12, 9, 13], [2, 6, 3, 7], [10, 14, 11, 15]]]]
 
 
+def test_an_operator_is_watched_as_long_as_plans_are_made() -> None:
+    operator = registry.get("outer")
+    _planned(operator).failures = 0
+    forget_plans()
+    for size in range(2, 30):
+        _repeat(torch.outer, torch.ones(0), torch.ones(size))  # where no element is, nothing is planned
+        _repeat(torch.outer, torch.ones(size), torch.ones(3))
+    assert len(_plan_of("outer")) == 28
+
+
 def test_zeros_of_either_sign_and_numbers_of_either_type_have_their_own_plans() -> None:
     x = torch.tensor([2, 3])
     assert _repeat(torch.rsub, x, 1).dtype is torch.int64

@@ -10,7 +10,7 @@ from mindtorch_v2._backends.npu import runtime
 from mindtorch_v2._backends.npu.array import NpuStorage, empty, from_host, to_host
 from mindtorch_v2._backends.npu.errors import NpuError
 from mindtorch_v2._backends.npu.launch import launch
-from mindtorch_v2._backends.npu.memory import pinned_empty, pool_of
+from mindtorch_v2._backends.npu.memory import free_unpinned, pinned_empty, pinned_memory_of, pool_of
 from mindtorch_v2._backends.npu.streams import Stream, current_stream, default_stream, set_stream, synchronize
 
 FLOAT = np.dtype(np.float32)
@@ -147,6 +147,22 @@ def test_pinned_memory_outlives_the_copy(npu: Any) -> None:
     assert to_host(a).tolist() == [3] * 4
     keep = pinned_empty((1,), FLOAT)
     assert len(npu.pinned) == 1 and keep.size == 1
+
+
+def test_pinned_memory_that_another_thread_frees_meanwhile(npu: Any) -> None:
+    class AnotherThread:
+        def query(self) -> bool:
+            free_unpinned(runtime.started(0))  # takes the rest
+            return True
+
+    runtime.started(0)
+    for each in (pinned_empty((4,), FLOAT), pinned_empty((4,), FLOAT)):
+        memory = pinned_memory_of(each)
+        assert memory is not None
+        memory.in_use = AnotherThread()  # type: ignore[assignment]
+    del each, memory
+    free_unpinned(runtime.started(0))
+    assert not npu.pinned
 
 
 def test_pageable_memory_may_change_right_after_the_call(npu: Any) -> None:

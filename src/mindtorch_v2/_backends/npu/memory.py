@@ -344,7 +344,10 @@ _unpinned: deque[tuple[int, Event | None]] = deque()  # to be freed once the cop
 def free_unpinned(runtime: Runtime) -> None:
     """Frees page-locked memory that nothing uses any more."""
     for _ in range(len(_unpinned)):
-        address, event = _unpinned.popleft()
+        try:
+            address, event = _unpinned.popleft()
+        except IndexError:  # another thread frees the rest
+            return
         if event is None or event.query():
             runtime.call("aclrtFreeHost", address)
         else:

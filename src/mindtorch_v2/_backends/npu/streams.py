@@ -1,5 +1,6 @@
 """Streams and events: queues of work on a device, and marks in them."""
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -205,9 +206,8 @@ def own_stream(index: int) -> Stream:
 
 
 def _event_handle(runtime: Runtime, index: int, flags: int) -> int:
-    spare = _spare_events.get((index, flags))
-    if spare:
-        return spare.popleft()
+    with contextlib.suppress(KeyError, IndexError):  # none is left; another thread may just have taken the last one
+        return _spare_events[index, flags].popleft()
     handle = POINTER()
     runtime.call("aclrtCreateEventExWithFlag", byref(handle), flags)
     _events.append(handle.value or 0)

@@ -51,7 +51,7 @@ from .batch import draws
 
 _new = object.__new__
 _MOST = 256  # keys of an operator; one that is seldom called with the same layouts twice begins anew
-_FAILURES = 8  # keys without a plan after which an operator is watched no more
+_FAILURES = 8  # so many more keys without a plan than with one, and an operator is watched no more
 _PLAIN_MASKS = (USUAL_MASKS, UNRECORDED_MASKS)
 _WAKING = REQUIRES_GRAD | DUAL_MASK
 
@@ -152,7 +152,7 @@ class Planned:
         self.found: dict[bytes, Callable] = {}
         self.ahead: dict[bytes, Callable] = {}
         planning.plans += (self.plans, self.seen, self.found, self.ahead)
-        self.failures = 0
+        self.failures = 0  # less what succeeded
         self.kernels: list[Any] = []
         self.lookups = host().lookups
         self.waiting = self.lookups is not None
@@ -253,6 +253,7 @@ class Planned:
             state["constants"] = []
             try:
                 plan = self._of_constants(self.make(args), state["constants"])
+                self.failures = max(self.failures - 1, 0)
             except Trivial:
                 table = self.operator.table
                 table |= {mask: plan for mask, kernel in table.items() if kernel in self.kernels}
