@@ -127,6 +127,42 @@ def test_functions_of_one_number(name: str, kind: str) -> None:
         assert wrong[worst] <= bound, (name, kind, x[worst], wanted[worst])
 
 
+@pytest.mark.parametrize(("kind", "least"), [("f32", -87.3), ("f64", -708.3)])
+def test_the_logistic_function(kind: str, least: float) -> None:
+    """Close where it is a normal number; below, it fades to zero, as 1 / (1 + exp(-x)) does."""
+    random = np.random.default_rng(3)
+    for numbers in EVERYWHERE:
+        with np.errstate(all="ignore"):
+            x = numbers(random, kind).astype(TYPES[kind])
+            wanted = 1 / (1 + np.exp(-x.astype(np.longdouble)))
+        made, small = computed("sigmoid", kind, x), x < least
+        assert np.max(errors(made, wanted), where=~small, initial=0) <= 2.6
+        assert np.all((made[small] >= 0) & (made[small] <= 1.5 * wanted[small]))
+        assert not made[x < least - 4].any()
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_hyperbolic_tangents_do_not_pass_one(kind: str) -> None:
+    x = np.linspace(0, 25, 1 << 18, dtype=TYPES[kind])
+    made = computed("tanh", kind, x)
+    assert made.max() == 1 and np.array_equal(computed("tanh", kind, -x), -made)
+
+
+def test_quotients_by_one_and_a_power_are_logistic_functions() -> None:
+    """What `compute` of activations writes out gives the same digits as the function; other denominators stay."""
+    from mindtorch_v2._kernels import ir, llvm_body
+
+    x, one = ir.Node("arg", "f32", (), "x"), ir.Node("const", "f32", (), 1.0)
+    power = ir.Node("exp", "f32", (ir.Node("neg", "f32", (x,)),))
+    for terms in ((one, power), (power, one)):
+        gate = llvm_body._logistic(ir.Node("div", "f32", (one, ir.Node("add", "f32", terms))))
+        assert gate is not None and gate.op == "sigmoid" and gate.args[0] is x
+        gated = llvm_body._logistic(ir.Node("div", "f32", (x, ir.Node("add", "f32", terms))))
+        assert gated is not None and gated.op == "mul" and gated.args[0] is x
+    for denominator in (power, ir.Node("add", "f32", (power, power)), ir.Node("add", "f32", (x, one))):
+        assert llvm_body._logistic(ir.Node("div", "f32", (one, denominator))) is None
+
+
 def pairs(first: Callable, second: Callable) -> Callable:
     return lambda random, kind: (first(random, kind), second(random, kind))
 

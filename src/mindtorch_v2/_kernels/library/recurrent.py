@@ -6,16 +6,11 @@ which they are taken, where its rows begin, and how many of the batch it has. Wh
 there, so that loops become vector code.
 """
 
-from ..language import exp, function, kernel, parallel, tanh
+from ..language import function, kernel, parallel, sigmoid, tanh
 from .panels import times
 
 _EXPENSIVE = 40  # a column of all gates, in additions
 _QUICK = 3  # multiplications of a product in the time of an addition
-
-
-@function
-def sigmoid(x):
-    return 1.0 / (1.0 + exp(-x))
 
 
 @function

@@ -7,7 +7,7 @@ stand from the constant term upwards.
 
 from typing import Any, NamedTuple
 
-from ..language import as_float32, as_float64, as_int, copysign, exp, expm1, fma, function
+from ..language import as_float32, as_float64, as_int, copysign, fma, function
 from .common import polynomial
 
 # Added to a number below 2**22 (2**51), these leave the nearest whole number in the last bits of the sum.
@@ -49,12 +49,21 @@ class _Width(NamedTuple):
     of_exp: tuple[float, float]
     of_expm1: tuple[float, float]
     of_exp2: tuple[float, float]
+    of_sigmoid: tuple[float, float]  # below the first, a quarter of the power is infinite, too
+    of_tanh: float  # beyond which it is 1
+
+    @property
+    def tanh(self) -> tuple[float, ...]:
+        """(expm1(2 * r) / 2 - r) / r**2 for |r| <= log(2) / 4."""
+        return tuple([c * 2.0 ** (k + 1) for k, c in enumerate(self.expm1)])
 
 
 _F32 = _Width(as_float32, 127, 23, ROUND_F32, ROUND_BITS_F32, 0.6931472, -1.9046542e-09, EXP_F32, EXPM1_F32, EXP2_F32,
-              of_exp=(-105.0, 90.0), of_expm1=(-20.0, 89.5), of_exp2=(-151.0, 129.0))  # fmt: skip
+              of_exp=(-105.0, 90.0), of_expm1=(-20.0, 89.5), of_exp2=(-151.0, 129.0),
+              of_sigmoid=(-90.2, 80.0), of_tanh=9.02)  # fmt: skip
 _F64 = _Width(as_float64, 1023, 52, ROUND_F64, ROUND_BITS_F64, LN2_F64, 2.3190468138462996e-17, EXP_F64, EXPM1_F64,
-              EXP2_F64, of_exp=(-746.0, 711.0), of_expm1=(-40.0, 710.6), of_exp2=(-1076.0, 1025.0))  # fmt: skip
+              EXP2_F64, of_exp=(-746.0, 711.0), of_expm1=(-40.0, 710.6), of_exp2=(-1076.0, 1025.0),
+              of_sigmoid=(-711.2, 700.0), of_tanh=19.1)  # fmt: skip
 
 
 @function
@@ -87,9 +96,9 @@ def _functions(width: _Width) -> tuple[function, ...]:
     @function
     def scaled(x, n):
         """x * 2**n for -2 * bias + 2 <= n <= 2 * bias, with gradual underflow."""
-        half = n >> 1
-        bias, digits = width.bias, width.digits
-        return x * width.as_float((half + bias) << digits) * width.as_float((n - half + bias) << digits)
+        both = n + 2 * width.bias
+        half = both >> 1
+        return x * width.as_float(half << width.digits) * width.as_float((both - half) << width.digits)
 
     @function
     def reduced(x, limits):
@@ -100,11 +109,15 @@ def _functions(width: _Width) -> tuple[function, ...]:
         return rounded, fma(n, -width.ln2_rest, fma(n, -width.ln2, y))
 
     @function
+    def power_of(r):
+        """e**r of what is left."""
+        return fma(r, fma(r, polynomial(r, width.exp), 1.0), 1.0)
+
+    @function
     def exp(x):
         """e**x."""
         rounded, r = reduced(x, width.of_exp)
-        power = fma(r * r, polynomial(r, width.exp), r) + 1.0
-        return scaled(power, as_int(rounded) - width.round_bits)
+        return scaled(power_of(r), as_int(rounded) - width.round_bits)
 
     @function
     def exp2(x):
@@ -139,22 +152,31 @@ def _functions(width: _Width) -> tuple[function, ...]:
         quarter = expm1_quarter(abs(x))
         return 2.0 * quarter + 0.5 + 0.5 / (4.0 * quarter + 1.0)
 
-    return scaled, exp, exp2, expm1, sinh, cosh
+    @function
+    def sigmoid(x):
+        """The logistic function 1 / (1 + e**-x), by a quarter of the power, which one multiplication scales."""
+        y = bounded(x, width.of_sigmoid)
+        rounded = fma(y, -LOG2_E, width.round)
+        n = rounded - width.round
+        r = fma(n, -width.ln2_rest, fma(n, -width.ln2, -y))
+        quarter = width.as_float((as_int(rounded) - (width.round_bits - (width.bias - 2))) << width.digits)
+        return 0.25 / fma(power_of(r), quarter, 0.25)
+
+    @function
+    def tanh(x):
+        """Hyperbolic tangent, (p - 1) / (p + 1) of p = e**(2 * abs(x))."""
+        y = abs(x)
+        y = width.of_tanh if y > width.of_tanh else y
+        rounded = fma(y, 2.0 * LOG2_E, width.round)
+        n = rounded - width.round
+        r = fma(n, -0.5 * width.ln2_rest, fma(n, -0.5 * width.ln2, y))
+        half = fma(r * r, polynomial(r, width.tanh), r)  # of e**(2 * r) - 1
+        power = width.as_float((as_int(rounded) - (width.round_bits - width.bias)) << width.digits)
+        above = fma(power, half, fma(power, 0.5, -0.5))
+        return copysign(above / (above + 1.0), x)
+
+    return scaled, exp, exp2, expm1, sinh, cosh, sigmoid, tanh
 
 
-scaled_f32, exp_f32, exp2_f32, expm1_f32, sinh_f32, cosh_f32 = _functions(_F32)
-scaled_f64, exp_f64, exp2_f64, expm1_f64, sinh_f64, cosh_f64 = _functions(_F64)
-
-
-@function
-def tanh(x):
-    """Hyperbolic tangent."""
-    y = 2.0 * abs(x)
-    power = expm1(44.0 if y > 44.0 else y)
-    return copysign(power / (power + 2.0), x)
-
-
-@function
-def sigmoid(x):
-    """The logistic function."""
-    return 1.0 / (1.0 + exp(-x))
+scaled_f32, exp_f32, exp2_f32, expm1_f32, sinh_f32, cosh_f32, sigmoid_f32, tanh_f32 = _functions(_F32)
+scaled_f64, exp_f64, exp2_f64, expm1_f64, sinh_f64, cosh_f64, sigmoid_f64, tanh_f64 = _functions(_F64)
