@@ -217,6 +217,8 @@ def test_an_optimized_module_runs_the_module():
     assert module.training
     compiled.training = False
     assert not module.training
+    module.train()
+    assert compiled.training and "training" not in compiled.state_dict()
 
 
 def test_hooks_of_both_modules_run():

@@ -166,6 +166,27 @@ def test_the_whole_function_or_nothing(backend):
     assert torch.compile(lambda x: x.sum().item() + 1, backend=backend, fullgraph=True)(torch.ones(2)) == 3
     with pytest.raises(exc.Unsupported, match="Tensor.tolist\\(\\) with non-integer tensor"):
         torch.compile(lambda x: (x + 1).tolist(), backend=backend, fullgraph=True)(torch.ones(2))
+    whole = torch.compile(lambda x: [x + k for k in (x + 1).tolist()], backend=backend, fullgraph=True)
+    for _ in range(3):
+        assert [y.tolist() for y in whole(torch.arange(2))] == [[1, 2], [2, 3]]
+
+
+def test_integers_as_lists_end_a_graph_as_items_do():
+    told = dynamo.explain(lambda x: ((x + 1).tolist(), x * 2))(torch.arange(2))
+    assert told.graph_count == 2 and told.break_reasons[0].reason.startswith("Unsupported Tensor.item() call")
+
+
+def test_refusals_tell_the_frames_of_the_program_alone():
+    def broken(x):
+        y = x + 1
+        dynamo.graph_break()
+        return y * 2
+
+    with pytest.raises(exc.Unsupported) as caught:
+        torch.compile(broken, backend="eager", fullgraph=True)(torch.ones(2))
+    frames = str(caught.value).partition("\n\nfrom user code:\n")[2].partition("\n\n")[0].split("\n")
+    assert frames[0].startswith('   File "') and frames[0].endswith("in broken")
+    assert frames[1] == "    dynamo.graph_break()" and sum("File" in line for line in frames) == 1
 
 
 def test_explicit_breaks():
@@ -216,7 +237,32 @@ def test_explaining_graphs():
     assert [names(gm) for gm in told.graphs] == [["add", "sum", "gt"], ["mul"]]
 
 
+def test_explaining_with_arguments_at_once_is_deprecated():
+    with pytest.warns(FutureWarning, match=r"explain\(f, \*args, \*\*kwargs\) is deprecated"):
+        told = dynamo.explain(lambda x: x, torch.ones(2))
+    assert (told.graph_count, told.graph_break_count) == (0, -1)
+
+
+def test_counters():
+    dynamo.utils.counters.clear()
+    torch.compile(branches, backend="eager")(torch.ones(2))
+    assert dict(dynamo.utils.counters["stats"]) == {"unique_graphs": 2, "calls_captured": 4}
+    assert dict(dynamo.utils.counters["graph_break"]) == {"generic_jump TensorVariable()": 1}
+    torch.compile(branches, backend="eager")(torch.ones(2))
+    assert dynamo.utils.counters["stats"]["unique_graphs"] == 4
+
+
 # errors of backends --------------------------------------------------------------------------------------------------
+
+
+def test_suppressed_errors_of_backends(caplog):
+    def bad(gm, inputs):
+        raise ValueError("oops")
+
+    with dynamo.config.patch(suppress_errors=True):
+        compiled = torch.compile(branches, backend=bad)
+        assert compiled(torch.ones(2)).tolist() == [4, 4]
+    assert "WON'T CONVERT branches" in caplog.text and "ValueError: oops" in caplog.text
 
 
 def test_errors_of_backends():
@@ -300,7 +346,7 @@ def test_other_limits():
     with dynamo.config.patch(recompile_limit=1, fail_on_recompile_limit_hit=True):
         failing = torch.compile(function, backend=counted)
         failing(torch.zeros(2), 1)
-        with pytest.raises(exc.FailOnRecompileLimitHit, match="recompile_limit reached"):
+        with pytest.raises(exc.FailOnRecompileLimitHit, match="Hard failure due to fail_on_recompile_limit_hit"):
             failing(torch.zeros(2), 2)
 
 
@@ -402,3 +448,26 @@ def test_sizes_do_not_count_as_recompilations_unless_they_are_to_be_fixed(caplog
         for size in range(2, 14):
             assert f(torch.ones(size, 3)).tolist() == [6.0] * size
         assert ("hit config.recompile_limit (8)" in caplog.text) is told
+
+
+@pytest.mark.parametrize("stance", ["fail_on_recompile", "eager_on_recompile", "eager_then_compile"])
+def test_other_sizes_are_a_recompilation_to_a_stance(stance):
+    counted = CompileCounter()
+    compiled = torch.compile(lambda x: x + 1, backend=counted)
+    compiled(torch.ones(3))
+    with torch.compiler.set_stance(stance):
+        compiled(torch.ones(3))
+        if stance == "fail_on_recompile":
+            with pytest.raises(RuntimeError, match="Detected recompile when torch.compile stance is"):
+                compiled(torch.ones(4))
+        else:
+            assert compiled(torch.ones(4)).tolist() == [2] * 4
+        assert counted.frame_count == 1
+    compiled(torch.ones(4))
+    assert counted.frame_count == 2
+
+
+def test_a_compiled_function_sets_no_stance():
+    with pytest.raises(AssertionError, match="Attempt to trace forbidden callable"):
+        torch.compile(lambda x: (torch.compiler.set_stance("force_eager"), x + 1))(torch.ones(2))
+    assert torch.compile(lambda x: torch.compiler.is_compiling())(torch.ones(2))

@@ -463,3 +463,12 @@ def test_arrays_out_of_a_pickle_are_as_others(kind: str) -> None:
         assert made.data_ptr() == array.ctypes.data and made.dtype is getattr(torch, kind)
         assert made.tolist() == array.tolist() and made[1].tolist() == array[1].tolist()
         assert made[1, 2].item() == array[1, 2] and repr(made) == repr(torch.tensor(array))
+
+
+@pytest.mark.parametrize("call", [lambda m, n: m + n, lambda m, n: m == n, lambda m, n: m.fmod(n), lambda m, n: m / n])
+def test_numbers_without_a_type_for_booleans_are_refused_after_others_were_taken(call):
+    m = torch.ones(2, 3, dtype=torch.bool)
+    for _ in range(20):
+        call(m, 1)
+    with pytest.raises(RuntimeError, match="Promotion for uint16, uint32, uint64 types is not supported"):
+        call(m, 2**63)

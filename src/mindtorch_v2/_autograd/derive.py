@@ -24,7 +24,7 @@ from .._dispatch.keys import (
 )
 from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
-from .names import class_name
+from .names import CONDITION_SCOPE, chosen, name_by_operator, renamed, without_namespace
 from .node import (
     FREED,
     SAVED_IN_INFERENCE,
@@ -177,7 +177,7 @@ def kernel_source(operator: Operator, derivative: Derivative, inplace: bool, gra
         body += [f"result = below({names})", f"if not ({conditions}): return result"]
         if "dtype" in schema.index:
             body.append("if not differentiable(result): return result")
-    body += ["node = new(Backward)", "node.seq = next(sequence)"]
+    body += [f"node = new({node_choice(operator)})", "node.seq = next(sequence)"]
     body.append("node.edges = edges" if inplace else f"node.edges = {_edges(derivative)}")
     if expressions:
         body.append(f"node.saved = ({''.join(e + ', ' for e, _ in expressions)})")
@@ -278,9 +278,26 @@ def make_node_class(operator: Operator, derivative: Derivative) -> type[Node]:
     scope |= {f"formula_{i}": f.function for i, f in enumerate(derivative.formulas)}
     apply = compile_function("apply", _apply_source(operator, derivative), scope)
     declared = operator.declaration.node
+    of_formula = getattr(derivative.formulas[0].function, "node", None)
+    name = declared if isinstance(declared, str) else of_formula or name_by_operator(operator.schema.base_name)
     members = {"apply": apply, "saved_names": derivative.saved, "operator": operator,
-               "shown": declared if callable(declared) else in_autograd if "::" in (declared or "") else None}
-    return type(class_name(declared, operator.schema.base_name), (Node,), members)
+               "shown": in_autograd if "::" in name else None}
+    return type(without_namespace(name), (Node,), members)
+
+
+def node_choice(operator: Operator) -> str:
+    """Source of the class of a call's node: `Backward`, or one of those under other names."""
+    declared = operator.declaration.node
+    if declared is None or isinstance(declared, str):
+        return "Backward"
+    return chosen(declared, {name: f"Backward_{at}" for at, name in enumerate(declared)}, "Backward")
+
+
+def node_classes(operator: Operator, node_class: type[Node]) -> dict[str, type[Node]]:
+    """What the names in `node_choice` stand for."""
+    declared = operator.declaration.node
+    others = () if declared is None or isinstance(declared, str) else declared
+    return {"Backward": node_class, **{f"Backward_{at}": renamed(node_class, name) for at, name in enumerate(others)}}
 
 
 def differentiable(result: Any) -> bool:
@@ -329,7 +346,7 @@ def autograd_kernel(operator: Operator, below: Callable, mask: int, derivative: 
     scope: dict[str, Any] = {
         "NUMBERS": NUMBERS, "new": object.__new__, "sequence": _sequence, "SavedOutput": SavedOutput,
         "saving_hooks": saving_hooks, "pack_saved": pack_saved, "packed": packed, "attach_all": attach_all,
-        "differentiable": differentiable, "Backward": node_class,
+        "differentiable": differentiable, **CONDITION_SCOPE, **node_classes(operator, node_class),
         "__opname__": f"{operator.name} autograd", **context,
     }
     grad_keys = "grad_keys"

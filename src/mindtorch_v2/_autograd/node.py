@@ -22,6 +22,7 @@ from .._dispatch.keys import (
     WITH_GRAD,
     modes,
 )
+from .names import renamed
 
 _sequence = itertools.count()
 _DISCRETE = "biu"  # the kinds of NumPy types that have no gradient
@@ -344,6 +345,18 @@ def raise_modified(node: Node, value: Any, expected: Any) -> None:
         f"[{type_text(tensor)} {list(tensor.shape)}]{source} is at version {version_of(value)}; expected version "
         f"{expected} instead. Hint: enable anomaly detection to find the operation that failed to compute its "
         "gradient, with torch.autograd.set_detect_anomaly(True, check_nan=False).")
+
+
+def next_sequence_number() -> int:
+    """What nodes made from now on have more than."""
+    return next(_sequence)
+
+
+def rename(tensor: Any, name: str, before: int) -> None:
+    """Gives another name to the node that made a tensor, if it is younger than `before`."""
+    edge = tensor._edge if hasattr(tensor, "_keys") else None
+    if edge is not None and edge[1] >= 0 and edge[0].seq > before:
+        edge[0].__class__ = renamed(type(edge[0]), name)
 
 
 def in_autograd(node: Node) -> str:

@@ -151,7 +151,7 @@ def substitute_in_graph(
                 return traceable_fn
             names = [[(p.name, p.kind) for p in s.parameters.values()] for s in (original, given)]
             if names[0] != names[1]:
-                raise TypeError(f"Signature mismatch between {original_fn} and {traceable_fn}: {original} vs {given}")
+                raise TypeError(f"Signature mismatch between {original_fn} and {traceable_fn}: {original} != {given}")
         return traceable_fn
 
     return decorated
@@ -201,6 +201,8 @@ class set_stance:
     def __init__(
         self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None
     ) -> None:
+        if state.running:
+            raise AssertionError(f"Attempt to trace forbidden callable {set_stance}")
         if force_backend is not None and stance != "default":
             raise RuntimeError("non-default stance cannot have force_backend set")
         self.before = current_stance[0]

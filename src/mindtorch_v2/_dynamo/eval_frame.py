@@ -1,6 +1,7 @@
 """Compiled functions: what is around a function or module that `torch.compile` was given."""
 
 import functools
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -224,7 +225,6 @@ class OptimizedModule(Module):
         self._orig_mod = mod
         self.dynamo_ctx = dynamo_ctx
         self._initialize()
-        self.training = mod.training
 
     def _initialize(self) -> None:
         mod, ctx = self._orig_mod, self.dynamo_ctx
@@ -236,6 +236,15 @@ class OptimizedModule(Module):
         if self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks:
             return super().__call__(*args, **kwargs)
         return self.forward(*args, **kwargs)
+
+    @property
+    def training(self) -> bool:  # type: ignore[override]
+        """Whether the module that it holds is in training mode."""
+        return self._orig_mod.training
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        self._orig_mod.training = mode
 
     def explain(self, *args: Any, **kwargs: Any) -> Any:
         """What a call with these arguments becomes: plans, kernels, times and memory."""
@@ -259,9 +268,6 @@ class OptimizedModule(Module):
     def __setattr__(self, name: str, value: Any) -> None:
         if name in ("_orig_mod", "dynamo_ctx") or "_orig_mod" not in self.__dict__.get("_modules", ()):
             super().__setattr__(name, value)
-        elif name == "training":
-            super().__setattr__(name, value)
-            self._orig_mod.training = value
         else:
             setattr(self._orig_mod, name, value)
 
@@ -317,6 +323,11 @@ def explain(f: Callable, *extra_args: Any, **extra_kwargs: Any) -> Any:
         assert region.last is not None
         ops = [[node.target for node in gm.graph.nodes if "call" in node.op] for gm in graphs]
         reasons = region.last.reasons
-        return ExplainOutput(graphs, len(graphs), max(len(graphs) - 1, 0), reasons, sum(map(len, ops)), ops, [])
+        return ExplainOutput(graphs, len(graphs), len(graphs) - 1, reasons, sum(map(len, ops)), ops, [])
 
-    return inner(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else inner
+    if not extra_args and not extra_kwargs:
+        return inner
+    warnings.warn("explain(f, *args, **kwargs) is deprecated, use explain(f)(*args, **kwargs) instead.  If you don't "
+                  "migrate, we may break your explain call in the future if your user defined kwargs conflict with "
+                  "future kwargs added to explain(f).", FutureWarning, stacklevel=2)  # fmt: skip
+    return inner(*extra_args, **extra_kwargs)

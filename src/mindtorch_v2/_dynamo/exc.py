@@ -97,7 +97,7 @@ def unsupported(
     ]
     text = "\n".join(lines)
     if stack:
-        text += "\n\nfrom user code:\n " + "".join(traceback.format_list(stack)).replace("\n", "\n ").rstrip(" ")
+        text += "\n\nfrom user code:\n " + "".join(traceback.format_list(stack))
     return Unsupported(text.rstrip("\n") + more())
 
 

@@ -3,6 +3,9 @@
 import sys
 import traceback
 from types import FrameType
+from typing import Any
+
+from .._core.dtype import INT
 
 _PACKAGE = __name__.partition(".")[0]
 # Functions that read elements to decide what the program does next: title, explanation, hints, context, reason.
@@ -40,22 +43,35 @@ READING: dict[str, tuple[str, str, list[str], str, str]] = dict.fromkeys(
 )  # fmt: skip
 
 
-def called_from() -> tuple[str, FrameType | None]:
-    """The function of this library that the program called, and the program's frame."""
+def called_from() -> tuple[str, Any]:
+    """The function of this library that the program called, and the tensor that it is a method of, if it is one."""
     frame: FrameType | None = sys._getframe(1)
-    name = ""
+    name, called = "", None
     while frame is not None and (frame.f_globals.get("__name__") or "").partition(".")[0] == _PACKAGE:
-        name, frame = frame.f_code.co_name, frame.f_back
-    return name, frame
+        name, called, frame = frame.f_code.co_name, frame, frame.f_back
+    tensor = called.f_locals.get("self") if called is not None else None
+    return name, tensor if hasattr(tensor, "_keys") else None
+
+
+def ends_by_reading(name: str, tensor: Any, fullgraph: bool) -> tuple[str, str, list[str], str, str] | None:
+    """Why a method that reads a tensor's elements ends a graph; None where it is captured."""
+    if name == "tolist" and tensor is not None and tensor.dtype.category == INT:  # captured as the items are
+        name = "item"
+    if name in BRANCHING:
+        return BRANCHING[name]
+    return None if fullgraph else READING.get(name)
 
 
 def user_stack() -> traceback.StackSummary:
-    """The program's frames inside the compiled function, outermost first."""
+    """The program's frames inside the compiled function, outermost first.
+
+    Those of contextlib are none of them: this library's context managers run there.
+    """
     frame: FrameType | None = sys._getframe(1)
     frames: list[traceback.FrameSummary] = []
     while frame is not None and frame.f_code.co_name != "call_compiled":
         code = frame.f_code
-        if (frame.f_globals.get("__name__") or "").partition(".")[0] != _PACKAGE:
+        if (frame.f_globals.get("__name__") or "").partition(".")[0] not in (_PACKAGE, "contextlib"):
             _, end_lineno, colno, end_colno = list(code.co_positions())[frame.f_lasti // 2]
             frames.append(
                 traceback.FrameSummary(

@@ -16,9 +16,10 @@ from .._pipeline.record import Pipeline, flush_current
 from .._pipeline.trace import Layout, Trace
 from . import config, exc
 from .backends.debugging import GraphCompileReason
-from .frames import BRANCHING, READING, called_from, user_stack
+from .frames import called_from, ends_by_reading, user_stack
 from .graphs import graph_module, tensor_on
 from .sizes import Sizes, Sketch, assumed, compared, varying
+from .utils import counters
 
 _log = logging.getLogger("torch._dynamo")
 _RECOMPILATION = (
@@ -63,11 +64,9 @@ class Recording(Pipeline):
         if not self.leaving:
             self.cuts += 1
             if self.region.watches:
-                name, _ = called_from()
-                if name in BRANCHING:
-                    self.ends_graph(*BRANCHING[name])
-                elif name in READING and not self.region.settings.fullgraph:
-                    self.ends_graph(*READING[name])
+                reason = ends_by_reading(*called_from(), self.region.settings.fullgraph)
+                if reason is not None:
+                    self.ends_graph(*reason)
         super().flush()
 
     def ran_at_once(self) -> None:
@@ -82,6 +81,7 @@ class Recording(Pipeline):
             self.leaving = True
             raise refusal
         self.reasons.append(GraphCompileReason(reason, list(stack[-1:])))
+        counters["graph_break"][reason] += 1
         if shows("graph_breaks"):
             _log.warning(
                 "Graph break in user code at %s:%s\nGraph Break Reason: %s",
@@ -136,6 +136,7 @@ class Recording(Pipeline):
                 if len(region.plans) >= _PLANS:
                     region.plans.clear()
                 known = region.plans[id(plan)] = (plan, _saved(plan))
+                _count_graph(len(plan.entries))
             self.saved += known[1]
             return self._run_plan
         key = (trace.signature(), tuple(trace.numbers))
@@ -145,7 +146,9 @@ class Recording(Pipeline):
             sketch = None if sized else Sketch(trace)
             compiled = None if sketch is None else self._known_for_other_sizes(position, sketch)
             if compiled is None:
-                if not self._admitted(position, lambda: key if sized else (_without_sizes(trace), *trace.numbers)):
+                # Where the stance says what becomes of a recompilation, one for other sizes is one.
+                apart = sized or self.stance != "default"
+                if not self._admitted(position, lambda: key if apart else (_without_sizes(trace), *trace.numbers)):
                     return super().compute
                 compiled = self._compiled_for_sizes(position, trace, sketch) if sketch else self._compiled(trace)
             if len(region.graphs.setdefault(position, {})) >= _PLANS:
@@ -216,8 +219,19 @@ class Recording(Pipeline):
         except exc.TorchDynamoException:
             raise
         except Exception as error:
-            raise exc.BackendCompilerFailed(backend, error) from error
+            failure = exc.BackendCompilerFailed(backend, error)
+            if config.suppress_errors:
+                _log.warning("WON'T CONVERT %s %s\ndue to:\n%s", *self._named(), failure)
+                return gm.forward
+            raise failure from error
+        _count_graph(sum("call" in node.op for node in gm.graph.nodes))
         return compiled
+
+    def _named(self) -> tuple[str, str]:
+        """The name of the compiled function, and where it is defined."""
+        fn = self.region.fn
+        code = getattr(fn, "__code__", None) or getattr(type(fn).__call__, "__code__", None)
+        return (code.co_name, exc.place(code)) if code is not None else (str(fn), "?")
 
     def _admitted(self, position: int, kind: Callable[[], Any]) -> bool:
         """Whether something that was not compiled yet is to be; notes it then."""
@@ -226,8 +240,7 @@ class Recording(Pipeline):
         key = kind()
         if key in known:
             return True
-        code = getattr(region.fn, "__code__", None) or getattr(type(region.fn).__call__, "__code__", None)
-        name, place = (code.co_name, exc.place(code)) if code is not None else (str(region.fn), "?")
+        name, place = self._named()
         given = described(region.fn, self.args, self.kwargs)
         reason = difference(known[next(reversed(known))], given) if known else ""
         if self.stance == "fail_on_recompile":
@@ -265,7 +278,7 @@ class Recording(Pipeline):
             if region.settings.fullgraph:
                 raise exc.FailOnRecompileLimitHit("Hard failure due to fullgraph=True")
             if config.fail_on_recompile_limit_hit:
-                raise exc.FailOnRecompileLimitHit("recompile_limit reached")
+                raise exc.FailOnRecompileLimitHit("Hard failure due to fail_on_recompile_limit_hit")
             return False
         if known and shows("recompiles"):
             _log.warning(
@@ -276,6 +289,11 @@ class Recording(Pipeline):
             )
         known[key] = given
         return True
+
+
+def _count_graph(calls: int) -> None:
+    counters["stats"]["unique_graphs"] += 1
+    counters["stats"]["calls_captured"] += calls
 
 
 def _saved(plan: Plan) -> float:

@@ -12,7 +12,7 @@ from . import config
 
 __all__ = ["clone_input", "counters", "disable_cache_limit", "is_compile_supported", "warn_once"]
 
-counters: defaultdict[str, Counter[str]] = defaultdict(Counter)  # what a compiler's passes have done: it has none here
+counters: defaultdict[str, Counter[str]] = defaultdict(Counter)  # graphs made for backends, and what ended them
 
 
 def clone_input(x: Tensor, *, dtype: Any = None) -> Tensor:

@@ -177,7 +177,7 @@ _SLOPES = op("_rrelu_slopes(Tensor self, Scalar lower, Scalar upper, Generator? 
 
 
 @composite("rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator?"
-           " generator=None) -> Tensor", public="torch",
+           " generator=None) -> Tensor", node="RreluWithNoiseBackward0", public="torch",
            samples=cases(case(t(2, 3)), case(t(2, 3), 0.1, 0.5), case(t(2, 3), training=True), case(t(0, 2)),
                          error(RuntimeError, "Lower bound should be less than or equal to the upper bound", t(2), 0.5,
                                0.1)), out=None, refuses_coo=NO_FORMAT)
@@ -195,14 +195,16 @@ def _rrelu(self, lower, upper, training, generator):
 
 
 @composite("rrelu_(Tensor(a!) self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False,"
-           " Generator? generator=None) -> Tensor(a!)", public="torch nn.functional", refuses_coo=NO_FORMAT)
+           " Generator? generator=None) -> Tensor(a!)",
+           node="RreluWithNoiseBackward0", public="torch nn.functional", refuses_coo=NO_FORMAT)
 def _rrelu_in_place(self, lower, upper, training, generator):
     old = self.clone() if records(self) else self  # the formulas save it
     return self.copy_(_rrelu(old, lower, upper, training, generator))
 
 
 @composite("rrelu.functional(Tensor input, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False,"
-           " Any inplace=False) -> Tensor", public="nn.functional", refuses_coo=NO_FORMAT)
+           " Any inplace=False) -> Tensor",
+           node="RreluWithNoiseBackward0", public="nn.functional", refuses_coo=NO_FORMAT)
 def _rrelu_functional(input, lower, upper, training, inplace):
     return (_rrelu_in_place if inplace else _rrelu)(input, lower, upper, training, None)
 
@@ -230,7 +232,7 @@ ELU = op("elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1)
    npu="aclnnElu(self, alpha, scale, input_scale, out)", grad=dict(self=elementwise(_elu_grad)), public="",
    samples=unary(alpha=(1.0, 0.5), scale=(1.0, 2.0)))
 functional(ELU, "elu(Tensor input, Scalar alpha=1.0, Any inplace=False) -> Tensor", underscore=True)
-SELU = op("selu(Tensor self) -> Tensor",
+SELU = op("selu(Tensor self) -> Tensor", node="EluBackward0",
    kernel=pointwise(lambda xp, self: _elu(xp, self, SELU_ALPHA, SELU_SCALE, 1), excluding=NOT_FLOATING,
                     named="elu_cpu"),
    npu="aclnnSelu(self, out)",
@@ -538,7 +540,7 @@ HARDTANH = op("hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Ten
                     error(RuntimeError, "Bool inputs not supported for hardtanh", values([True]))])
 functional(HARDTANH, "hardtanh(Tensor input, float min_val=-1.0, float max_val=1.0, Any inplace=False) -> Tensor",
            underscore=True)
-RELU6 = op("relu6(Tensor self) -> Tensor",
+RELU6 = op("relu6(Tensor self) -> Tensor", node="HardtanhBackward0",
    kernel=pointwise(lambda xp, self: _bounded(xp, self, 0, 6), check=lambda self: _check_hardtanh(self, 0, 6)),
    npu="aclnnHardtanh(self, 0, 6, out)",
    grad=dict(self=elementwise(lambda xp, grad, self: _inside(xp, grad, self, 0, 6))), public="", samples=unary(-3, 9),

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from .._autograd.node import Node
+from .._autograd.names import OTHERWISE
 from .._core.dtype import BOOL, COMPUTE, FLOAT, bool_, float32
 from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
@@ -189,11 +189,6 @@ def _attention_grad(grads, query, key, value, mask, is_causal, scale, output, no
     return call_bound(_BACKWARD, (grads[0], query, key, value, mask, is_causal, scale, norms, output))
 
 
-def _attention_node(node: Node) -> str:
-    fused = len(node.outputs[0][0]) == 4
-    return "ScaledDotProductFlashAttentionForCpuBackward0" if fused else "UnsafeViewBackward0"
-
-
 # The norms are the largest score of a query and the logarithm of the sum of its weights then.
 _ATTENTION = op(
    "_attention(Tensor query, Tensor key, Tensor value, Tensor? mask, bool is_causal, float scale) -> (Tensor output, "
@@ -203,7 +198,8 @@ _ATTENTION = op(
             "npu": "attention.attention"},
    grad={"query, key, value": _attention_grad}, public="",
    decomposition=lambda *args: (_composed_of(*args), None),
-   flops=Flops(sdpa_flop, "_scaled_dot_product_flash_attention"), node=_attention_node)
+   flops=Flops(sdpa_flop, "_scaled_dot_product_flash_attention"), 
+   node={"ScaledDotProductFlashAttentionForCpuBackward0": "query.dim() == 4", "UnsafeViewBackward0": OTHERWISE})
 
 
 def _backward_array(xp: Any, grad: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float,

@@ -101,13 +101,14 @@ def native_batch_norm(input, weight, bias, running_mean, running_var, training, 
 
 @composite(f"_native_batch_norm_legit({_BATCH_ARGUMENTS.replace('? running', ' running')}) -> "
            "(Tensor result, Tensor result1, Tensor result2)", aten=LEAF,
-           aligned="input")
+           aligned="input", node="NativeBatchNormLegitBackward0")
 def _native_batch_norm_legit(input, weight, bias, running_mean, running_var, training, momentum, eps):
     return native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
 
 
 @composite("_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float "
            "momentum, float eps) -> (Tensor result, Tensor result1, Tensor result2)",
+           node="NativeBatchNormLegitBackward1",
            aligned="input",
            samples=cases(case(t(4, 3), t(3), t(3), True, 0.1, 1e-5)), aten=LEAF)
 def _native_batch_norm_without(input, weight, bias, training, momentum, eps):

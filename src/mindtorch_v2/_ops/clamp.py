@@ -6,8 +6,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._autograd.names import saved_by
-from .._autograd.node import Node
+from .._autograd.names import OTHERWISE, when_tensor
 from .._backends.interface import Backend
 from .._core.dtype import (
     BOOL,
@@ -200,11 +199,6 @@ def _bound_overload(schema: Schema, values: Sequence[Any]) -> str:
     return "Tensor" if any(hasattr(v, "_keys") for v in values[1:]) else "default"
 
 
-def _clamp_node(node: Node) -> str:
-    bounds = (saved_by(node, "min"), saved_by(node, "max"))
-    return "ClampBackward0" if any(hasattr(bound, "_array") for bound in bounds) else "ClampBackward1"
-
-
 op("clamp(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor",
    kernel=_Clamp(_clamp, check=_check_clamp),
    npu=("aclnnClamp(self, min, max, out)", "aclnnClampTensor(self, min, max, out)"),
@@ -216,17 +210,17 @@ op("clamp(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tens
                     case(t(2, 3), t(3), t(2, 1)), case(t(2, 3), None, t(3)), case(t(2, 3), t()),
                     error(RuntimeError, "At least one of 'min' or 'max' must not be None", t(2))], out=AS_OPERAND,
    aten=Aten(_bound_overload),
-   inplace="clamp_ clip_", node=_clamp_node)
+   inplace="clamp_ clip_", node={"ClampBackward0": when_tensor("min", "max"), "ClampBackward1": OTHERWISE})
 
 
-op("clamp_min(Tensor self, Tensor|Scalar min) -> Tensor",
+op("clamp_min(Tensor self, Tensor|Scalar min) -> Tensor", node={"ClampMinBackward1": when_tensor("min")},
    kernel=_Clamp(lambda xp, self, min: xp.at_least(self, min),
                  check=lambda self, min: _check_bounds(self, [min], "maximum")),
    npu=("aclnnClampMin(self, min, out)", "aclnnClampMinTensor(self, min, out)"),
    grad=dict(self=lambda grad, self, min: _clamp_grad(self, min, None, grad),
              min=lambda grad, self, min: _clamp_bound_grad(grad, self, min, None)[0]),
    samples=binary(), aten=Aten(_bound_overload), inplace="clamp_min_")
-op("clamp_max(Tensor self, Tensor|Scalar max) -> Tensor",
+op("clamp_max(Tensor self, Tensor|Scalar max) -> Tensor", node={"ClampMaxBackward1": when_tensor("max")},
    kernel=_Clamp(lambda xp, self, max: xp.at_most(self, max),
                  check=lambda self, max: _check_bounds(self, [max], "minimum")),
    npu=("aclnnClampMax(self, max, out)", "aclnnClampMaxTensor(self, max, out)"),
@@ -290,7 +284,7 @@ class _Lerp(Pointwise):
         return super().types(operator, operands)
 
 
-op("lerp(Tensor self, Tensor end, Tensor|Scalar weight) -> Tensor",
+op("lerp(Tensor self, Tensor end, Tensor|Scalar weight) -> Tensor", node={"LerpBackward1": when_tensor("weight")},
    kernel=_Lerp(_lerp, excluding=(BOOL, INT), check=_check_lerp, rounds_numbers=False),
    npu=("aclnnLerp(self, end, weight, out)", "aclnnLerps(self, end, weight, out)"),
    grad=dict(self=lambda grad, weight: grad * (1 - conj(weight)), end=lambda grad, weight: grad * conj(weight),

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from .._autograd.names import OTHERWISE
 from .._core.dtype import COMPUTE, FLOAT, int64, promote_types, uint8
 from .._core.elements import at_hand
 from .._core.tensor import Tensor
@@ -175,8 +176,12 @@ def _nll_by_parts(self, target, weight, reduction, ignore_index):
     return losses.sum() / each.sum() if reduction == MEAN else losses.sum()
 
 
+_NLL_NODES = {"ViewBackward0": f"reduction == {NONE} and self.dim() not in (1, 2, 4)",
+              "NllLoss2DBackward0": "self.dim() > 2", "NllLossBackward0": OTHERWISE}
+
 _nll_loss = function_of(op(
     "nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100) -> Tensor",
+    node=_NLL_NODES,
     kernel=computes(_nll_spec, _nll_array),
     kernels={"cpu": "class_loss.nll_loss", "cuda": "loss.nll_loss", "npu": "loss.nll_loss"},
     grad=dict(self=lambda grad, target, weight, reduction, ignore_index, self_shape:
@@ -286,7 +291,7 @@ _cross_entropy_indices = function_of(op(
     grad=dict(self=lambda grad, self, target, weight, reduction, ignore_index, top, total: call_bound(
         _CROSS_ENTROPY_BACKWARD, (grad, self, target, weight, top, total, reduction, ignore_index))),
     public="", decomposition=_cross_entropy_by_parts, batch=decomposed, aten=Aten(parts=_cross_entropy_parts),
-    node="NllLossBackward0"))
+    node=_NLL_NODES))
 
 
 def _cross_entropy_backward_array(xp: Any, grad_output: Any, self: Any, target: Any, weight: Any, top: Any, total: Any,
@@ -368,8 +373,13 @@ def _cross_entropy_smoothed(self: Any, target: Any, weight: Any, reduction: int,
     return (1 - label_smoothing) * likely + smooth * (label_smoothing / self.shape[dim])
 
 
+# Where the target has classes' probabilities, PyTorch's loss ends in other operators.
+_SOFT = "self.shape == target.shape"
+
+
 @composite("cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100,"
-           " float label_smoothing=0.0) -> Tensor", public="_nn",
+           " float label_smoothing=0.0) -> Tensor",
+           node={"NegBackward0": f"{_SOFT} and reduction != {MEAN}", "DivBackward1": _SOFT}, public="_nn",
            samples=cases(*_CLASS_SAMPLES, case(t(4, 3), ints(4, high=3), None, 1, -100, 0.1),
                          case(t(4, 3), t(4, 3, low=0), t(3), 1, -100, 0.1),
                          error(RuntimeError, "label_smoothing must be between 0.0 and 1.0. Got: 1.5",

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from .._autograd.names import overload_by
+from .._autograd.names import when_tensor
 from .._core.dtype import BOOL, COMPLEX, FLOAT, bool_, get_default_dtype
 from .._core.elements import has_elements
 from .._core.tensor import Tensor
@@ -23,20 +23,21 @@ _CUT_OFF: dict[str, Callable] = dict(
     self=lambda grad: grad.new_zeros(grad.shape),
     other=lambda grad, other_shape: grad.new_zeros(other_shape),
 )
-_CUT_OFF_NODE = overload_by("other_shape")
 
 op("eq(Tensor self, Tensor|Scalar other) -> Tensor", special="eq",
    kernel=pointwise("equal", boolean), inplace_grad=_CUT_OFF,
-   npu=("aclnnEqTensor(self, other, out)", "aclnnEqScalar(self, other, out)"), samples=binary(), node=_CUT_OFF_NODE)
+   npu=("aclnnEqTensor(self, other, out)", "aclnnEqScalar(self, other, out)"), samples=binary(),
+   node={"EqBackward1": when_tensor("other")})
 op("ne(Tensor self, Tensor|Scalar other) -> Tensor", special="ne",
    kernel=pointwise("not_equal", boolean), inplace_grad=_CUT_OFF,
    npu=("aclnnNeTensor(self, other, out)", "aclnnNeScalar(self, other, out)"), aliases=("not_equal",), samples=binary(),
-   node=_CUT_OFF_NODE)
+   node={"NeBackward1": when_tensor("other")})
 for _name, _ufunc in (("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal")):
     op(f"{_name}(Tensor self, Tensor|Scalar other) -> Tensor", special=_name,
        kernel=pointwise(_ufunc, boolean, excluding=(COMPLEX,)), inplace_grad=_CUT_OFF,
        npu=(f"aclnn{_name.title()}Tensor(self, other, out)", f"aclnn{_name.title()}Scalar(self, other, out)"),
-       aliases=(_ufunc,), samples=binary(), node=_CUT_OFF_NODE)
+       aliases=(_ufunc,), samples=binary(),
+       node={f"{_name.title()}Backward1": when_tensor("other")})
 
 
 @composite("equal(Tensor self, Tensor other) -> bool",

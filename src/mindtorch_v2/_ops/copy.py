@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._autograd.names import OTHERWISE, when_tensor
 from .._backends.interface import Backend, backend_of
 from .._core.allocation import out_of_memory
 from .._core.determinism import determinism, filler
@@ -475,6 +476,7 @@ def _fill_each(call: Call) -> Result:
 
 
 op("fill_(Tensor(a!) self, Tensor|Scalar value) -> Tensor(a!)",
+   node={"FillBackward3": when_tensor("value"), "FillBackward2": OTHERWISE},
    kernel=writes(_check_fill, _fill, repeats=True),
    npu=("aclnnInplaceFillScalar(self, value)", "aclnnInplaceFillTensor(self, value)"),
    grad=dict(self=lambda grad: grad.new_zeros(grad.shape), value=lambda grad: grad.sum()), public="torch Tensor",
@@ -491,6 +493,7 @@ op("zero_(Tensor(a!) self) -> Tensor(a!)",
 
 @composite(
     "fill(Tensor self, Tensor|Scalar value) -> Tensor",
+    node={"FillBackward1": when_tensor("value"), "FillBackward0": OTHERWISE},
     public="torch",
     samples=cases(case(t(2, 3), 1.5), case(t(2), t())),
     out=None,

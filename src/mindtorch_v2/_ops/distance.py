@@ -114,7 +114,7 @@ def _euclidean_grads(grad: Any, x1: Any, x2: Any, result: Any) -> tuple:
 
 
 _euclidean_dist = function_of(op(
-    "_euclidean_dist(Tensor x1, Tensor x2) -> Tensor",
+    "_euclidean_dist(Tensor x1, Tensor x2) -> Tensor", node={"ViewBackward0": "x1.dim() > 2"},
     kernel=computes(lambda x1, x2: _cdist_spec(x1, x2, 2.0, None), _euclidean_array),
     grad={"x1, x2": _euclidean_grads}, batch=matrices, public=""))
 
@@ -208,7 +208,7 @@ def _pdist(self, p):
     return _pdist_forward(self, p)
 
 
-@composite("renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor",
+@composite("renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor", node="RenormBackward0",
            aligned="self",
            samples=cases(case(t(3, 4), 2, 0, 1.0), case(t(2, 3, 2), 1, 1, 0.5), case(t(3, 4), 2, -1, 100.0),
                          error(RuntimeError, "renorm: input needs at least 2 dimensions, got 1 dimensions", t(3), 2, 0,

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from .._autograd.names import when_number
 from .._core.dtype import BOOL, COMPLEX, FLOAT, INT, dtype, float16, float32, float64
 from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
@@ -270,7 +271,7 @@ def _round(xp: Any, self: Any, decimals: int) -> Any:
     return xp.rint(self * scale) / scale if decimals > 0 else xp.rint(self / scale) * scale
 
 
-op("round(Tensor self, *, int decimals=0) -> Tensor",
+op("round(Tensor self, *, int decimals=0) -> Tensor", node={"RoundBackward1": "decimals != 0"},
    kernel=pointwise(_round, check=_check_round),
    npu="aclnnRoundDecimals(self, decimals, out)", grad=dict(self=_zero_grad), public="torch Tensor special",
    samples=lambda: [*unary(decimals=(2, -1))(),
@@ -420,6 +421,7 @@ def _xlogy_self_grad(grad: Tensor, self: Tensor, other: Any) -> Tensor:
 
 
 op("xlogy(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
+   node={"XlogyBackward1": when_number("self"), "XlogyBackward2": when_number("other")},
    kernel=pointwise(_xlogy, floating, excluding=(COMPLEX,)),
    npu=("aclnnXLogYTensor(self, other, out)", "aclnnXLogYScalarOther(self, other, out)"),
    grad=dict(self=_xlogy_self_grad, other=elementwise(lambda xp, grad, self, other: grad * self / other)),

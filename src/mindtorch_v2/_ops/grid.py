@@ -225,7 +225,8 @@ def _coordinates(like: Any, count: int, align_corners: bool) -> Any:
     return made if align_corners else (made * (count - 1) / count).to(like.dtype)
 
 
-@composite("affine_grid_generator(Tensor theta, int[] size, bool align_corners) -> Tensor", public="torch",
+@composite("affine_grid_generator(Tensor theta, int[] size, bool align_corners) -> Tensor",
+           node="AffineGridGeneratorBackward0", public="torch",
            samples=cases(case(t(2, 2, 3), (2, 1, 3, 4), False), case(t(2, 2, 3), (2, 1, 3, 4), True),
                          case(t(1, 3, 4), (1, 1, 2, 3, 2), False),
                          error(RuntimeError, "AffineGridGenerator needs 4d (spatial) or 5d (volumetric) inputs.",

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._autograd.names import OTHERWISE
 from .._backends.interface import Backend
 from .._core.device import contiguous_format
 from .._core.dtype import bool_, dtype, get_default_dtype, int32, int64, promote_types
@@ -718,8 +719,11 @@ _padded_backward = function_of(op(
     kernel=Parts(lambda grad, size, pad, mode: Spec(tuple(size), grad.dtype, suggested_strides(grad, tuple(size)))),
     kernels={"cpu": "pad.padded_places_backward"}, decomposition=_padded_backward_by_parts, linear=True,
     grad=dict(grad=lambda grad, pad, mode: _padded_places(grad, pad, mode))))
+_PADDED_NODES = {f"{word}Pad{n}DBackward0": f"mode == {mode!r} and len(pad) == {2 * n}"
+                 for word, mode in (("Reflection", "reflect"), ("Replication", "replicate")) for n in (1, 2, 3)}
 _padded_places: Callable = function_of(op(
-    "_padded_places(Tensor self, int[] pad, str mode) -> Tensor", public="", kernel=Parts(_padded_places_spec),
+    "_padded_places(Tensor self, int[] pad, str mode) -> Tensor",
+    node=_PADDED_NODES | {"torch::autograd::CopySlices": OTHERWISE}, public="", kernel=Parts(_padded_places_spec),
     kernels={"cpu": "pad.padded_places"}, decomposition=_padded_by_parts, linear=True, gathers=_padded_places_at,
     grad=dict(self=lambda grad, self_shape, pad, mode: _padded_backward(grad, self_shape, pad, mode))))
 

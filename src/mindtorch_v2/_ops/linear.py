@@ -4,8 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from .._autograd.names import saved_by
-from .._autograd.node import Node
+from .._autograd.names import OTHERWISE
 from .._core.dtype import float32, float64
 from .._core.tensor import Tensor
 from ._declare.aten import Aten
@@ -124,11 +123,11 @@ def _linear_parts(input, weight, bias):
     return bias.addmm(rows, weight.t()).view((*input.shape[:-1], weight.shape[0]))
 
 
-def _linear_node(node: Node) -> str:
-    has_bias = node.saved is None or node.edges[0] is not None or saved_by(node, "bias_shape") is not None
-    if len(node.outputs[0][0]) == 2:
-        return "AddmmBackward0" if has_bias else "MmBackward0"
-    return "ViewBackward0" if has_bias else "UnsafeViewBackward0"
+_LINEAR_NODES = {"AddmmBackward0": "bias is not None and len(input._array.shape) == 2",
+                 "MmBackward0": "len(input._array.shape) == 2",
+                 "SqueezeBackward4": "bias is None and len(input._array.shape) == 1",
+                 "ViewBackward0": "bias is not None",
+                 "UnsafeViewBackward0": OTHERWISE}
 
 
 def _linear_by_parts(input: Any, weight: Any, bias: Any) -> Any:
@@ -159,7 +158,7 @@ _LINEAR = op("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
    batch=_linear_each,
    out=Out(names="nn.functional.linear"), aten=Aten(parts=_linear_parts), autocast="lower",
    flops=Flops(linear_flop, lambda args: "addmm" if len(args) > 2 and args[2] is not None else "mm", "both"),
-   node=_linear_node,
+   node=_LINEAR_NODES,
    decomposition=_linear_by_parts)
 
 

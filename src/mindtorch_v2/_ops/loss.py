@@ -155,7 +155,10 @@ def _smooth_l1_grad(xp, grad, self, target, reduction, beta):
     return slope * _spread(grad, difference, reduction)
 
 
-op("smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0) -> Tensor",
+# Of quadratic parts that are empty, PyTorch computes the absolute differences and what becomes of them.
+_SMOOTH_L1_NODES = {"AbsBackward0": f"beta == 0 and reduction == {NONE}",
+                    "MeanBackward0": f"beta == 0 and reduction == {MEAN}", "SumBackward0": "beta == 0"}
+op("smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0) -> Tensor", node=_SMOOTH_L1_NODES,
    kernel=_distance("smooth_l1_cpu", _smooth_l1, _check_beta),
    npu="aclnnSmoothL1Loss(self, target, reduction, beta, out) empty=nan",
    grad=dict(self=_smooth_l1_grad,
@@ -203,7 +206,8 @@ def _l1_loss(self, target, reduction):
     return reduced((self - target).abs(), reduction)
 
 
-@composite("soft_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", public="_nn",
+@composite("soft_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor",
+           node="SoftMarginLossBackward0", public="_nn",
            samples=_distance_samples(), aten=LEAF, autocast="float32", sharded="elementwise_loss")
 def _soft_margin_loss(self, target, reduction):
     check_result_fits(self, Spec(broadcast_shape([self.shape, target.shape]),
@@ -264,7 +268,7 @@ op("binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int re
 
 
 @composite("binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None,"
-           " int reduction=0) -> Tensor", public="torch",
+           " int reduction=0) -> Tensor", node="BinaryCrossEntropyWithLogitsBackward0", public="torch",
            samples=cases(case(t(2, 3), t(2, 3, low=0, high=1)),
                          case(t(2, 3), t(2, 3, low=0, high=1), t(3, grad=False), t(3, grad=False), 0)),
            out=None, aten=LEAF, autocast="float32")

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from .._autograd.names import when_tensor
 from .._core.dtype import bool_
 from .._core.elements import at_hand
 from .._core.tensor import Tensor
@@ -44,6 +45,7 @@ def _masked_fill_by_parts(self, mask, value):
 
 
 op("masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor",
+   node={"MaskedFillBackward1": when_tensor("value")},
    kernel=Updates(check_masked_fill, _masked_fill, shape=_masked_shape, preserves=False,
                   expanded="tensor[mask] = scalar"),
    kernels={"cuda": "index.masked_fill", "npu": "index.prepare_masked_fill"},

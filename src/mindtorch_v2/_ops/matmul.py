@@ -478,6 +478,7 @@ op("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar 
 
 
 @composite("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+           node="AddbmmBackward0",
            inplace=True,
            samples=cases(case(t(3, 5), t(2, 3, 4), t(2, 4, 5)), case(t(5), t(2, 3, 4), t(2, 4, 5), beta=0.5, alpha=2),
                          error(IndexError, "Dimension out of range (expected to be in range of [-2, 1], but got 2)",
@@ -524,7 +525,7 @@ def _batch_matmul_parts(self, other):
     return _unsafe_view(flat[0].bmm(flat[1]), (*batch, self.shape[-2], other.shape[-1]))
 
 
-_BATCH_MATMUL = op("_batch_matmul(Tensor self, Tensor other) -> Tensor",
+_BATCH_MATMUL = op("_batch_matmul(Tensor self, Tensor other) -> Tensor", node="UnsafeViewBackward0",
    kernel=QuickFamily(_broadcast_spec, _batched, _quick_batches),
    kernels={"cuda": "matmul.product"},
    npu="aclnnMatmul(self, other, out, cubeMathType=0) empty=0",
@@ -564,7 +565,8 @@ def _loses_a_row(a: Tensor, b: Tensor) -> bool:
     return a._array.ndim == 1 and b._array.ndim == 2
 
 
-@composite("matmul(Tensor self, Tensor other) -> Tensor", special="matmul -rmatmul",
+@composite("matmul(Tensor self, Tensor other) -> Tensor",
+           node={"SqueezeBackward4": "self.dim() == 1 and other.dim() == 2"}, special="matmul -rmatmul",
            kernels={"sparse": "products.any_product"},
            out=Out(check=_check_product, check_arguments=check_at_least_1d, rewrites=_loses_a_row),
            samples=cases(case(t(2, 3), t(3, 4)), case(t(3), t(3)), case(t(2, 3), t(3)), case(t(3), t(3, 4)),

@@ -275,7 +275,7 @@ def _torch_norm(self, p, dim, keepdim, dtype):
     return _vector_norm(self, p, dim, keepdim, dtype=dtype)
 
 
-@composite("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor",
+@composite("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor", node="DistBackward0",
            samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3), 1), case(t(2, 3), t(2, 3), INF)), out=None,
            aten=LEAF,
            autocast=dict(accelerators="float32"))
@@ -298,6 +298,7 @@ def _norm_except_dim(v, pow, dim):
 
 
 @composite("_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor",
+           node={"WeightNormInterfaceBackward0": "dim in (0, v.dim() - 1)"},
            samples=cases(case(t(3, 4), t(3, 1)), case(t(3, 4), t(1, 4), 1), case(t(2, 3), t(), -1)), out=None)
 def _weight_norm(v, g, dim):
     if dim in (0, v.dim() - 1) and v.dtype.category != FLOAT:

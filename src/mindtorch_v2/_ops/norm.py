@@ -529,6 +529,7 @@ def _unit(x: Any, dim: int, eps: float) -> Any:
 
 
 @composite("pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False) -> Tensor",
+           node="NormBackward1",
            public="torch nn.functional",
            samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3), p=1.0, keepdim=True)), out=None)
 def _pairwise_distance(x1, x2, p, eps, keepdim):

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._autograd.names import when_given, when_number, when_tensor
 from .._core.dtype import BOOL, COMPLEX, FLOAT, INT, bool_, complex128, dtype, float64, int64, of_number
 from .._core.tensor import Tensor
 from .._dispatch.registry import Operator
@@ -42,6 +43,7 @@ def without_derivative(name: str) -> Callable[[Tensor], Tensor]:
     def formula(grad: Tensor) -> Tensor:
         raise RuntimeError(f"derivative for aten::{name} is not implemented")
 
+    formula.node = "torch::autograd::NotImplemented"  # type: ignore[attr-defined]
     return formula
 
 
@@ -95,7 +97,8 @@ op("add(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", 
                     error(RuntimeError, "alpha must not be a floating point number", ints(2), ints(2), alpha=0.5)],
    aten="Tensor", old_orders=("self alpha other", "self other alpha"), of_numbers=True, flops=_PROFILED,
    sharded="terms")
-op("sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", special="sub -rsub isub",
+op("sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
+   node={"RsubBackward1": when_number("self")}, special="sub -rsub isub",
    kernels={"sparse": "math.sub"},
    kernel=pointwise(lambda xp, self, other, alpha, rounded=None:
                     xp.subtract(self, _scaled(xp, other, alpha, rounded)), ufunc="subtract", check=_check_sub),
@@ -112,7 +115,8 @@ op("sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", 
    of_numbers=True, sharded="terms")
 
 
-@composite("rsub(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", public="torch", samples=binary(),
+@composite("rsub(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
+           node={"RsubBackward0": when_tensor("other")}, public="torch", samples=binary(),
            out=None, aten=LEAF, old_orders=("self other alpha",), sharded="pointwise")
 def _rsub(self, other, alpha):
     return Tensor.sub(other, self, alpha=alpha)
@@ -194,7 +198,8 @@ def _div_overload(schema: Schema, values: Sequence[Any]) -> str:
     return "Tensor" if values[schema.index["rounding_mode"]] is None else "Tensor_mode"
 
 
-op("div(Tensor|Scalar self, Tensor|Scalar other, *, str? rounding_mode=None) -> Tensor", special="truediv itruediv",
+op("div(Tensor|Scalar self, Tensor|Scalar other, *, str? rounding_mode=None) -> Tensor",
+   node={"DivBackward2": when_given("rounding_mode")}, special="truediv itruediv",
    kernel=Division(_divide, floating, ufunc="true_divide", check=_check_rounding_mode, rounds_numbers=False),
    kernels={"sparse": "math.div"},
    npu=("aclnnDivMod(self, other, rounding_mode{None,trunc,floor}, out)",
@@ -207,7 +212,7 @@ op("div(Tensor|Scalar self, Tensor|Scalar other, *, str? rounding_mode=None) -> 
    aten=Aten(_div_overload), of_numbers=True, sharded="scaled")
 
 
-op("true_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
+op("true_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", node="DivBackward0",
    kernel=pointwise("true_divide", floating, rounds_numbers=False), kernels={"sparse": "math.true_divide"},
    npu=("aclnnDiv(self, other, out)", "aclnnDivs(self, other, out)"),
    grad=dict(self=lambda grad, other: grad / conj(other),
@@ -237,7 +242,9 @@ def _fmod(xp: Any, self: Any, other: Any) -> Any:
     return xp.fmod(self, other)
 
 
-op("remainder(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", special="mod -rmod imod",
+op("remainder(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
+   node={"torch::autograd::NotImplemented": when_number("self"),
+         "RemainderBackward1": when_tensor("other")}, special="mod -rmod imod",
    kernel=pointwise(_remainder, excluding=(BOOL, COMPLEX)),
    npu=("aclnnRemainderTensorTensor(self, other, out)",
         "aclnnRemainderTensorScalar(self, other, out)",
@@ -246,7 +253,7 @@ op("remainder(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", special="mod 
              other=lambda grad, self, other: -grad * Tensor.div(self, other, rounding_mode="floor")),
    samples=lambda: [*binary(other_low=0.5)(), error(RuntimeError, "ZeroDivisionError", ints(3), values([0]))],
    out=CASTABLE._replace(tensors="self"), aten=Aten(by_operands("Tensor", "Scalar", "Scalar_Tensor")))
-op("fmod(Tensor self, Tensor|Scalar other) -> Tensor",
+op("fmod(Tensor self, Tensor|Scalar other) -> Tensor", node={"FmodBackward1": when_tensor("other")},
    kernel=pointwise(_fmod, excluding=(BOOL, COMPLEX)),
    npu=("aclnnFmodTensor(self, other, out)", "aclnnFmodScalar(self, other, out)"),
    grad=dict(self=lambda grad: grad, other=lambda grad, self, other: -grad * self.div(other, rounding_mode="trunc")),
@@ -354,7 +361,7 @@ def _copysign_by_parts(self: Any, other: Any) -> Any:
     return (-size).where(other.signbit(), size)
 
 
-op("copysign(Tensor self, Tensor|Scalar other) -> Tensor",
+op("copysign(Tensor self, Tensor|Scalar other) -> Tensor", node={"CopysignBackward1": when_number("other")},
    kernel=pointwise("copysign", floating, excluding=(COMPLEX,)),
    grad=dict(self=elementwise(lambda xp, grad, self, result: xp.where(self == 0, 0, grad * (result / self))),
              other=on_arrays(lambda xp, grad: xp.zeros_like(grad))),
@@ -429,7 +436,8 @@ class _Power(Pointwise):
         return super().types(operator, operands)
 
 
-op("pow(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor", special="pow -rpow ipow",
+op("pow(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",
+   node={"PowBackward2": when_number("self"), "PowBackward1": when_tensor("exponent")}, special="pow -rpow ipow",
    kernel=_Power(_pow, excluding=(BOOL,), check=_check_pow, named="pow"), kernels={"sparse_coo": "math.power"},
    npu=("aclnnPowTensorTensor(self, exponent, out)",
         "aclnnPowTensorScalar(self, exponent, out)",
@@ -446,7 +454,7 @@ def _wide_if_bool(common: dtype) -> tuple[dtype, dtype]:
     return (int64, int64) if common.category == BOOL else (common, common)
 
 
-op("square(Tensor self) -> Tensor",
+op("square(Tensor self) -> Tensor", node="PowBackward0",
    kernel=pointwise("square", _wide_if_bool),
    npu="aclnnMul(self, self, out)", grad=dict(self=lambda grad, self: grad * (2 * conj(self))),
    samples=unary(), out=CASTABLE._replace(by="pow"), aten=Aten(name="pow", values=lambda self: (self, 2)),

@@ -225,7 +225,7 @@ def _kron_by_parts(self: Any, other: Any) -> Any:
     return (self.reshape(left) * other.reshape(right)).reshape(shape)
 
 
-op("kron(Tensor self, Tensor other) -> Tensor", apart="self other",
+op("kron(Tensor self, Tensor other) -> Tensor", node="UnsafeViewBackward0", apart="self other",
    kernel=moves(_kron_spec, _kron_array), kernels={"cpu": "products.kron"},
    decomposition=_kron_by_parts, batch=decomposed,
    grad=dict(self=lambda grad, other, self_shape: _kron_share(grad, other, self_shape, True),
@@ -287,6 +287,7 @@ def _cross(self, other, dim):
 
 
 @composite("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
+           node={"ViewBackward0": "bias is None"},
            public="torch nn.functional",
            samples=cases(case(t(2, 3), t(2, 4), t(5, 3, 4), t(5)), case(t(3), t(4), t(5, 3, 4)),
                          case(t(2, 2, 3), t(2, 2, 4), t(5, 3, 4)),

@@ -477,10 +477,12 @@ def _bernoulli_spec(self: Tensor, generator: Any) -> Spec:
 
 
 op("bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)",
+   node="BernoulliBackward1",
    kernel=writes(_check_probabilities, _write_by_probabilities),
    kernels={"cuda": "random.bernoulli_by_", "npu": "random.bernoulli_tensor"},
    grad={"self": _zero_grad, "p": lambda grad, p_shape: grad.new_zeros(p_shape)}, public="Tensor", sharded="drawn")
 op("bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)",
+   node="BernoulliBackward2",
    kernel=writes(_check_bernoulli, lambda xp, self, p, generator:
                  fill_drawn(self, generator, _random.bernoulli_scalar, p)),
    kernels={"cuda": "random.bernoulli_", "npu": "random.bernoulli_float"},

@@ -121,7 +121,7 @@ op("roll(Tensor self, int[1] shifts, int[1]? dims=None) -> Tensor", kernel=moves
                        (1, 1))), linear=True, out=None, sharded="unchanged dims")
 
 
-@composite("rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor",
+@composite("rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor", node="Rot90Backward0",
            samples=cases(*[case(t(2, 3), k) for k in (-1, 0, 1, 2, 3, 4)], case(t(2, 3, 4), 1, (1, -1)),
                          error(RuntimeError, "expected total rotation dims == 2, but got dims = 1", t(2, 3), 1, (0,)),
                          error(RuntimeError, "expected total dims >= 2, but got total dims = 1", t(3))), out=None,
@@ -271,7 +271,7 @@ op("diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
    sharded="whole")
 
 
-@composite("diag(Tensor self, int diagonal=0) -> Tensor",
+@composite("diag(Tensor self, int diagonal=0) -> Tensor", node={"DiagonalBackward0_copy": "self.dim() == 2"},
            samples=cases(case(t(3)), case(t(3), -1), case(t(2, 3)), case(t(3, 2), 1),
                          error(RuntimeError, "diag(): Supports 1D or 2D tensors. Got 3D", t(2, 2, 2))),
            out=Out(grad="cut", by="diag_embed"))
@@ -279,7 +279,7 @@ def _diag(self, diagonal):
     if self.dim() == 1:
         return self.diag_embed(diagonal)
     if self.dim() == 2:
-        return self.diagonal(diagonal).clone()
+        return self.diagonal(diagonal).clone(memory_format=contiguous_format)
     raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {self.dim()}D")
 
 
@@ -312,7 +312,8 @@ def _refuse_volumes(self):
         raise RuntimeError("Unsupported memory format. Supports only ChannelsLast, Contiguous")
 
 
-@composite("pixel_shuffle(Tensor self, int upscale_factor) -> Tensor", public="torch nn.functional",
+@composite("pixel_shuffle(Tensor self, int upscale_factor) -> Tensor",
+           node="PixelShuffleBackward0", public="torch nn.functional",
            samples=cases(case(t(1, 8, 2, 3), 2), case(t(9, 1, 2), 3),
                          error(RuntimeError, "pixel_shuffle expects its input's 'channel' dimension to be divisible by "
                                              "the square of upscale_factor, but input.size(-3)=3 is not divisible by 4",
@@ -329,7 +330,8 @@ def _pixel_shuffle(self, upscale_factor):
     return _laid_out_as(self, together.reshape(*batch, channels // (r * r), height * r, width * r))
 
 
-@composite("pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor", public="torch nn.functional",
+@composite("pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor",
+           node="PixelUnshuffleBackward0", public="torch nn.functional",
            samples=cases(case(t(1, 2, 4, 6), 2), case(t(1, 3, 6), 3),
                          error(RuntimeError, "pixel_unshuffle expects height to be divisible by downscale_factor, but "
                                              "input.size(-2)=3 is not divisible by 2", t(4, 3, 3), 2)), out=None,
@@ -347,7 +349,8 @@ def _pixel_unshuffle(self, downscale_factor):
     return _laid_out_as(self, made)
 
 
-@composite("channel_shuffle(Tensor self, int groups) -> Tensor", public="torch nn.functional",
+@composite("channel_shuffle(Tensor self, int groups) -> Tensor",
+           node="ChannelShuffleBackward0", public="torch nn.functional",
            aliases=("native_channel_shuffle",),
            samples=cases(case(t(1, 4, 2, 2), 2), case(t(2, 6, 3), 3),
                          error(RuntimeError, "Number of channels must be divisible by groups. Got 4 channels and 3 "

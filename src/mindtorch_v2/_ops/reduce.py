@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .._autograd.names import overload_by
+from .._autograd.names import when_given
 from .._backends.interface import Backend
 from .._core.dtype import FLOAT, INT, WIDER, bool_, cast, dtype, float32, float64, int64, uint8
 from .._core.elements import at_hand, has_elements
@@ -268,7 +268,8 @@ op("sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=
    samples=cases(*DIM_CASES, *DIM_ERRORS, case(t(0, 3)), case(t(0, 3), 0), case(t(2, 3), dtype=float64),
                  case(ints(2, 3), 0), case(bools(2, 3)), case(ints(2, 3), dtype=float32)), linear=True, out=ANY,
    aten=Aten(if_given("dim", "dim_IntList")),
-   autocast=dict(accelerators="result"), node=overload_by("dim"), in_rows="sum", sharded="folded sum linear")
+   autocast=dict(accelerators="result"), node={"SumBackward1": when_given("dim")}, in_rows="sum",
+   sharded="folded sum linear")
 
 op("mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
    kernel=Reduction("add", _mean_spec, _mean, lambda total, count: total / count),
@@ -278,8 +279,8 @@ op("mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype
              _spread(grad, self_shape, dim, keepdim) / folded_count(self_shape, dim)),
    samples=cases(*DIM_CASES, *DIM_ERRORS, case(ints(2, 3), dtype=float64),
                  error(RuntimeError, "could not infer output dtype", ints(2, 3))),
-   out=DIVIDED, linear=True, aten=Aten(if_given("dim", "dim")), node=overload_by("dim"), in_rows="mean",
-   sharded="folded avg linear")
+   out=DIVIDED, linear=True, aten=Aten(if_given("dim", "dim")), node={"MeanBackward1": when_given("dim")},
+   in_rows="mean", sharded="folded avg linear")
 
 
 @composite("sum_to_size(Tensor self, int[] size) -> Tensor", public="Tensor",
@@ -396,7 +397,8 @@ op("prod(Tensor self, int dim=None, bool keepdim=False, *, ScalarType? dtype=Non
                  case(bools(2, 3)), case(t(2, 3), dtype=float64),
                  error(IndexError, "Dimension out of range", t(2, 3), 2)), out=ANY,
    aten=Aten(if_given("dim", "dim_int")),
-   autocast=dict(cpu="float32", accelerators="result"), node=overload_by("dim"), sharded="folded product")
+   autocast=dict(cpu="float32", accelerators="result"), node={"ProdBackward1": when_given("dim")},
+   sharded="folded product")
 
 
 # without the undefined -----------------------------------------------------------------------------------------------

@@ -418,7 +418,8 @@ def _cumulative_trapezoid(y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Ten
 
 for _name, _integral, _aliases in (("trapezoid", _trapezoid, ("trapz",)),
                                    ("cumulative_trapezoid", _cumulative_trapezoid, ())):
-    composite(f"{_name}.x({_X}) -> Tensor", samples=_X_CASES, aliases=_aliases, out=None)(
+    composite(f"{_name}.x({_X}) -> Tensor", node="DivBackward1", samples=_X_CASES, aliases=_aliases, out=None)(
         lambda y, x, dim, integral=_integral: integral(y, x, None, dim))
-    composite(f"{_name}.dx({_DX}) -> Tensor", samples=_DX_CASES, aliases=_aliases, out=None)(
+    composite(f"{_name}.dx({_DX}) -> Tensor", node="MulBackward1" if _name == "trapezoid" else None,
+              samples=_DX_CASES, aliases=_aliases, out=None)(
         lambda y, dx, dim, integral=_integral: integral(y, None, dx, dim))

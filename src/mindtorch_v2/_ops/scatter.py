@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._autograd.function import DelayedError
+from .._autograd.names import when_number, when_tensor
 from .._core.determinism import alert_not_deterministic, determinism
 from .._core.dtype import BOOL, COMPLEX, OF_ARRAY, REDUCED, bool_, int32, int64, uint8
 from .._core.elements import at_hand, has_elements, is_recorded, on_host
@@ -48,6 +49,7 @@ from .index import (
     shown_shape,
     whole_key,
 )
+from .pointwise import without_derivative
 
 # index_put -----------------------------------------------------------------------------------------------------------
 
@@ -429,6 +431,7 @@ def cast_value(value: Any, kind: Any) -> Any:
 
 
 op("index_fill(Tensor self, int dim, Tensor index, Tensor|Scalar value) -> Tensor",
+   node={"IndexFillBackward1": when_tensor("value")},
    kernel=Updates(_check_index_fill, _index_fill, expanded="tensor[mask] = scalar"),
    kernels={"cuda": "index.index_fill", "npu": "index.prepare_index_fill"},
    npu="aclnnInplaceIndexFill(self, dim, index, value)",
@@ -588,6 +591,7 @@ def _scatter_overload(schema: Schema, values: Sequence[Any]) -> str:
     return words[not is_number(values[schema.index["src"]])]
 
 op("scatter.src(Tensor self, int dim, Tensor index, Tensor|Scalar src) -> Tensor",
+   node={"ScatterBackward1": when_number("src")},
    resizes_expanded=False,
    kernel=Updates(_check_scatter, _write_scatter, preserves=False),
    kernels={"cpu": "index.scatter", "cuda": "index.scatter"},
@@ -621,6 +625,7 @@ op("scatter.reduce(Tensor self, int dim, Tensor index, Tensor|Scalar src, *, str
    kernels={"cpu": "index.scatter_legacy", "cuda": "index.scatter"},
    npu=("aclnnInplaceScatter(self, dim, index, src, reduce{replace,add,multiply})",
         "aclnnInplaceScatterValue(self, dim, index, src, reduce{replace,add,multiply})"),
+   grad=dict.fromkeys(("self", "src"), without_derivative("scatter")),
    samples=cases(case(t(3, 4, grad=False), 1, ints(3, 2, high=4), t(3, 2, grad=False), reduce="add"),
                  case(t(3, 4, grad=False), 1, ints(3, 2, high=4), 2, reduce="multiply")),
    batch=elementwise_indices(like=0), aten=Aten(_scatter_overload), sharded="along")

@@ -186,7 +186,8 @@ def _narrow_tensor(self, dim, start, length):
     return self.narrow(dim, start.item(), length)
 
 
-@composite("narrow_copy(Tensor self, int dim, int start, int length) -> Tensor", samples=cases(case(t(4, 3), 0, 1, 2)),
+@composite("narrow_copy(Tensor self, int dim, int start, int length) -> Tensor",
+           node="NarrowCopyBackward0", samples=cases(case(t(4, 3), 0, 1, 2)),
            out=Out(resizes=True), aten=LEAF, kernels={"sparse_coo": "rearrange.narrowed"})
 def _narrow_copy(self, dim, start, length):
     return self.narrow(dim, start, length).clone(memory_format=contiguous_format)
@@ -328,18 +329,20 @@ def _chunk(self, chunks, dim):
     return _split_evenly(self, size, dim) if size else self.split_with_sizes((0,) * chunks, dim)
 
 
-@composite("unsafe_split.Tensor(Tensor self, int split_size, int dim=0) -> Tensor[]", samples=cases(case(t(5, 2), 2)),
-    aten=LEAF)
+@composite("unsafe_split.Tensor(Tensor self, int split_size, int dim=0) -> Tensor[]",
+           node="UnsafeSplitBackward0", samples=cases(case(t(5, 2), 2)), aten=LEAF)
 def _unsafe_split(self, split_size, dim):
     return _split_evenly(self, split_size, dim)
 
 
-@composite("unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]", samples=cases(case(t(7), 3)))
+@composite("unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]", node="UnsafeSplitBackward0",
+           samples=cases(case(t(7), 3)))
 def _unsafe_chunk(self, chunks, dim):
     return self.chunk(chunks, dim)
 
 
 @composite("unsafe_split_with_sizes(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
+           node="UnsafeSplitWithSizesBackward0",
            samples=cases(case(t(5, 2), (2, 3))), aten=LEAF)
 def _unsafe_split_with_sizes(self, split_sizes, dim):
     return self.split_with_sizes(split_sizes, dim)
@@ -558,19 +561,21 @@ def _replaced(self: Tensor, src: Tensor, part: Callable[[Tensor], Tensor]) -> Te
     return made
 
 
-@composite("select_scatter(Tensor self, Tensor src, int dim, int index) -> Tensor",
+@composite("select_scatter(Tensor self, Tensor src, int dim, int index) -> Tensor", node="SelectScatterBackward0",
            samples=cases(case(t(2, 3), t(3), 0, 1), case(t(2, 3), t(2), -1, -1)), out=None, aten=LEAF)
 def _select_scatter(self, src, dim, index):
     return _replaced(self, src, lambda made: made.select(dim, index))
 
 
 @composite("slice_scatter(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor",
+           node="SliceScatterBackward0",
            samples=cases(case(t(4, 3), t(2, 3), 0, 1, 3), case(t(4, 3), t(2, 3), 0, None, None, 2)), aten=LEAF)
 def _slice_scatter(self, src, dim, start, end, step):
     return _replaced(self, src, lambda made: slice_view(made, dim, start, end, step))
 
 
 @composite("diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor",
+           node="DiagonalScatterBackward0",
            samples=cases(case(t(3, 3), t(3)), case(t(2, 3), t(2), 1)), out=None, aten=LEAF)
 def _diagonal_scatter(self, src, offset, dim1, dim2):
     return _replaced(self, src, lambda made: made.diagonal(offset, dim1, dim2))

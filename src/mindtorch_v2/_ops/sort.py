@@ -112,6 +112,7 @@ def _sorted_grad(grad: Tensor, indices: Tensor, self_shape: Any, dim: int) -> Te
 
 
 op("sort(Tensor self, int dim=-1, bool descending=False, *, bool? stable=False) -> (Tensor values, Tensor indices)",
+   node={"SortBackward1": "stable"},
    aligned="self",
    kernel=computes(_sort_spec, _sort),
    kernels={"cpu": "sort.sort", "cuda": "sort.sort"},
@@ -293,7 +294,8 @@ def _declare_median(name: str, ignore_nan: bool) -> None:
 
         return _picked_of_sorted(self, dim, keepdim, middle)
 
-    op(f"{name}.dim(Tensor self, int dim, {_CHOSEN}", kernel=computes(_median_spec, along), grad=_CHOSEN_GRAD,
+    op(f"{name}.dim(Tensor self, int dim, {_CHOSEN}",
+    node=f"{name.title()}Backward1", kernel=computes(_median_spec, along), grad=_CHOSEN_GRAD,
        kernels={"cpu": f"sort.{name}"}, sharded="reduction",
        decomposition=by_parts if ignore_nan else None,
        npu=None if ignore_nan else "aclnnMedianDim(self, dim, keepdim, values, indices)",

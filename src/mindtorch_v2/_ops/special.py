@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from .._autograd.names import when_number
 from .._core.dtype import BOOL, COMPLEX, COMPUTE, INT, REDUCED, dtype, int64
 from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
@@ -204,6 +205,7 @@ def _xlog1py_self_grad(grad: Tensor, self: Tensor, other: Any) -> Tensor:
 
 
 op("special_xlog1py(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
+   node={"SpecialXlog1PyBackward1": when_number("self"), "SpecialXlog1PyBackward2": when_number("other")},
    kernel=pointwise(lambda xp, self, other: xp.xlog1py(self, other), floating, excluding=(COMPLEX,),
                     named="xlog1py_cpu"),
    grad=dict(self=_xlog1py_self_grad, other=lambda grad, self, other: grad * self / (other + 1)),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._autograd.names import name_by_operator
 from .._autograd.views import check_inplace
 from .._core.device import contiguous_format
 from .._core.dtype import COMPLEX, complex32, complex64, complex128, dtype, float16, float32, float64
@@ -290,9 +291,9 @@ def adopt(self: Tensor, shown: Tensor) -> Tensor:
     return self
 
 
-def _in_place(schema: str, method: str, aliases: Sequence[str] = (), check: Callable | None = None,
+def _in_place(schema: str, method: str, node: str, aliases: Sequence[str] = (), check: Callable | None = None,
               kernels: Mapping[str, str] | None = None) -> None:
-    """Declares the in-place form of a view; `check(self)` raises."""
+    """Declares the in-place form of a view, with a node of its own; `check(self)` raises."""
 
     def function(self: Tensor, *args: Any) -> Tensor:
         if modes.grad_enabled and self.requires_grad:
@@ -301,7 +302,7 @@ def _in_place(schema: str, method: str, aliases: Sequence[str] = (), check: Call
             check(self)
         return adopt(self, getattr(self, method)(*args))
 
-    composite(schema, public="Tensor", aliases=aliases, aten=LEAF, kernels=kernels)(function)
+    composite(schema, public="Tensor", aliases=aliases, aten=LEAF, kernels=kernels, node=node)(function)
 
 
 def _check_t(self: Tensor) -> None:
@@ -309,16 +310,17 @@ def _check_t(self: Tensor) -> None:
         raise RuntimeError(f"t_() expects a tensor with <= 2 dimensions, but self is {self._array.ndim}D")
 
 
-_in_place("squeeze_(Tensor(a!) self) -> Tensor(a!)", "squeeze")
-_in_place("squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)", "squeeze")
-_in_place("squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)", "squeeze")
-_in_place("unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)", "unsqueeze")
-_in_place("transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)", "transpose", ("swapaxes_", "swapdims_"),
+_in_place("squeeze_(Tensor(a!) self) -> Tensor(a!)", "squeeze", "SqueezeBackward3")
+_in_place("squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)", "squeeze", "SqueezeBackward4")
+_in_place("squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)", "squeeze", "SqueezeBackward5")
+_in_place("unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)", "unsqueeze", "UnsqueezeBackward1")
+_in_place("transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)", "transpose", "TransposeBackward1",
+          ("swapaxes_", "swapdims_"),
           kernels={"sparse_coo": "rearrange.transposed_", "sparse_compressed": "rearrange.refuse_transposed_"})
-_in_place("t_(Tensor(a!) self) -> Tensor(a!)", "t", check=_check_t,
+_in_place("t_(Tensor(a!) self) -> Tensor(a!)", "t", "TBackward1", check=_check_t,
           kernels={"sparse_coo": "rearrange.matrix_transposed_", "sparse_compressed": "rearrange.refuse_transposed_"})
 _in_place("as_strided_(Tensor(a!) self, int[] size, SymInt[] stride, int? storage_offset=None) -> Tensor(a!)",
-          "as_strided")
+          "as_strided", "AsStridedBackward1")
 
 
 def _as_strided_scatter(self: Any, src: Any, size: Any, stride: Any, storage_offset: int | None) -> Tensor:
@@ -360,6 +362,7 @@ def _declare_copy(operator: Operator, kernels: Mapping[str, str] | None) -> None
         return result.clone(memory_format=contiguous_format)
 
     composite(f"{base}_copy{'.' + overload if overload else ''}({text}", public="torch", out=EXACT,
+              node=f"{operator.declaration.node or name_by_operator(base)}_copy",
               aligned="self" if "[]" in text.rpartition("->")[2] else None,
               kernels=kernels,
               aten=operator.declaration.aten._replace(leaf=True))(copied)

@@ -4,11 +4,14 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..._autograd.names import chooser
+from ..._autograd.node import next_sequence_number, rename
 from ..._backends.interface import Backend, named_kernel
 from ..._core.geometry import contiguous_strides
 from ..._core.tensor import Tensor
 from ..._dispatch.callers import call_bound
 from ..._dispatch.keys import (
+    AUTOGRAD_MASK,
     BACKENDS,
     DESCRIBED,
     FUNC_MASK,
@@ -50,17 +53,35 @@ class Composite(Family):
     def _remembering_views(self, operator: Operator, mask: int) -> Callable:
         """The kernel of calls on a device with these keys."""
         device = mask & ~VIEW_MASK
-        return self.function if device & device - 1 else remembering(operator, self.function)
+        return self._recorded(operator, mask) if device & device - 1 else remembering(operator, self.function)
 
     def _planned(self, operator: Operator, mask: int) -> Callable:
         """The kernel of calls on the CPU with these keys: the function, or what looks for plans first."""
         if mask & ~VIEW_MASK != HOST_MASK or not can_be_planned(operator):
-            return self.function
+            return self._recorded(operator, mask)
         if operator.plans is None:
             make = functools.partial(composite_plan, operator, self.function)
             general = f"    return general({', '.join(operator.schema.names)})\n"
             operator.plans = Planned(operator, make, 8, general, {"general": self.function})
         return operator.plans.kernel_of_parts(mask)
+
+    def _recorded(self, operator: Operator, mask: int) -> Callable:
+        """The function; where it is recorded and PyTorch has one node for it, the last of its nodes has that name."""
+        declared, function = operator.declaration.node, self.function
+        if declared is None or not mask & AUTOGRAD_MASK:
+            return function
+        name_of = chooser(declared, ", ".join(operator.schema.names))
+
+        def recorded(*args: Any) -> Any:
+            before = next_sequence_number()
+            result = function(*args)
+            name = name_of(*args)
+            if name is not None:
+                for tensor in result if isinstance(result, (tuple, list)) else (result,):
+                    rename(tensor, name, before)
+            return result
+
+        return recorded
 
     def inplace_kernels(self, operator: Operator, functional: Operator) -> dict[DispatchKey, Any]:
         function = self.function

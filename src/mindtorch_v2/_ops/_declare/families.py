@@ -32,6 +32,7 @@ from ..._core.dtype import (
     dtype,
     float32,
     get_default_dtype,
+    of_number,
 )
 from ..._core.elements import is_host_array
 from ..._core.offers import offered, offering, offers
@@ -493,7 +494,7 @@ class Pointwise(Family):
 
     def types(self, operator: Operator, operands: Sequence[Any]) -> tuple[dtype, dtype]:
         """The type to compute in and the one that comes out, remembered for each combination of operands."""
-        key = (get_default_dtype(), *[v.__class__ if v.__class__ in NUMBERS else (v._array.dtype, v._array.ndim == 0)
+        key = (get_default_dtype(), *[of_number(v) if v.__class__ in NUMBERS else (v._array.dtype, v._array.ndim == 0)
                                       for v in operands])
         known = self.known_types.get(key)
         if known is None:

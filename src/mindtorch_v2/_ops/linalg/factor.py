@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from ..._core.device import contiguous_format
 from ..._core.dtype import int32
 from ..._core.tensor import Tensor
 from ..._core.warn import warn_once
@@ -81,7 +82,8 @@ def _linalg_cholesky(self, upper):
     return L
 
 
-@composite("cholesky(Tensor self, bool upper=False) -> Tensor", samples=cases(case(POSITIVE), case(POSITIVE, True)),
+@composite("cholesky(Tensor self, bool upper=False) -> Tensor",
+           node="CholeskyBackward0", samples=cases(case(POSITIVE), case(POSITIVE, True)),
            out=safely("cholesky"), aten=LEAF, autocast=dict(cpu="float32"), sharded="whole")
 def _torch_cholesky(self, upper):
     warn_once("torch.cholesky is deprecated in favor of torch.linalg.cholesky and will be removed in a future "
@@ -90,7 +92,7 @@ def _torch_cholesky(self, upper):
               "transform will produce equivalent results for all valid (symmetric positive definite) inputs.",
               stacklevel=3)
     if not self.numel():
-        return self.new_empty(self.shape)
+        return self.clone(memory_format=contiguous_format)
     check_square("cholesky", self)
     check_kernel("cholesky_cpu", self)
     L, info = _cholesky_ex(self, upper=upper)
@@ -233,7 +235,7 @@ _triangles = function_of(op(
 
 
 @composite("lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, "
-           "Tensor L, Tensor U)", public="torch",
+           "Tensor L, Tensor U)", node="LuUnpackBackward0", public="torch",
            samples=cases(case(t(3, 3), values([2, 3, 3]), True, False), case(t(2, 3, 5), values([1]), True, False)),
            aten=LEAF)
 def _lu_unpack(LU_data, LU_pivots, unpack_data, unpack_pivots):
@@ -250,7 +252,8 @@ def _lu_unpack(LU_data, LU_pivots, unpack_data, unpack_pivots):
     return named("lu_unpack", *[LU_data.new_empty((0,)) if part is None else part for part in (P, L, U)])
 
 
-@composite("linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)", public="",
+@composite("linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)",
+           node="LinalgLuBackward0", public="",
            aliases=("linalg.lu",), samples=cases(case(t(3, 3)), case(t(2, 4, 3)), case(t(2, 3, 4)), case(t(3, 0))),
            aten=LEAF)
 def _linalg_lu(A, pivot):

@@ -132,7 +132,7 @@ def _torch_slogdet(self):
     return named("slogdet", *_slogdet_of(self))
 
 
-@composite("logdet(Tensor self) -> Tensor",
+@composite("logdet(Tensor self) -> Tensor", node="WhereBackward0",
            samples=cases(case(POSITIVE), case(t(1, 1, low=0.5)), case(kinks([[-1.0]])), case(t(0, 0))), out=None)
 def _logdet(self):
     sign, logabsdet = _slogdet_of(self, "logdet")
