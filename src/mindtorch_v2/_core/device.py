@@ -110,8 +110,9 @@ _instances: dict[tuple[str, int | None], device] = {}
 def _interned(type: str, index: int | None) -> device:  # noqa: A002
     made = _instances.get((type, index))
     if made is None:
-        made = _instances[(type, index)] = object.__new__(device)
+        made = object.__new__(device)
         made.type, made.index = type, index
+        made = _instances.setdefault((type, index), made)  # another thread may have been faster
     return made
 
 

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .native import capsule_pointer, forever
+
 
 class Format(NamedTuple):
     """How a type lays out its bits, below the sign, and what the codes at the top mean."""
@@ -153,9 +155,7 @@ class _Description(ctypes.Structure):
 def _table(name: str) -> Any:
     from numpy._core import _multiarray_umath
 
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    return ctypes.cast(pointer(getattr(_multiarray_umath, name), None), ctypes.POINTER(_ANY))
+    return ctypes.cast(capsule_pointer(getattr(_multiarray_umath, name), None), ctypes.POINTER(_ANY))
 
 
 def _elements(address: int, count: int, kind: np.dtype) -> np.ndarray:
@@ -166,14 +166,9 @@ def _memory(address: int, size: int) -> memoryview:
     return memoryview((ctypes.c_char * size).from_address(address)).cast("B")
 
 
-_kept: list[Any] = []  # what NumPy points to must live as long as NumPy
-
-
 def _callback(result: Any, *arguments: Any) -> Callable[[Callable], Any]:
     def decorate(function: Callable) -> Any:
-        made = ctypes.PYFUNCTYPE(result, *arguments)(function)
-        _kept.append(made)
-        return ctypes.cast(made, _ANY)
+        return ctypes.cast(forever(ctypes.PYFUNCTYPE(result, *arguments)(function)), _ANY)  # NumPy points to it
 
     return decorate
 
@@ -272,7 +267,8 @@ def _registered() -> dict[str, np.dtype]:
         description = _Description(
             references=1, type=table[_DESCRIPTOR_TYPE], typeobj=id(scalar), kind=b"V", char=b"E", byteorder=b"=",
             flags=bytes([_READS_AND_WRITES_ITEMS]), elsize=size, alignment=size, f=ctypes.addressof(functions), hash=-1)
-        _kept.extend((functions, scalar, description))
+        for kept in (functions, scalar, description):
+            forever(kept)
         if register(ctypes.addressof(description)) < 0:
             raise ImportError(f"NumPy {np.__version__} refused the type {name}")
         made[name] = np.dtype(scalar)

@@ -13,13 +13,14 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from .native import forever
 from .planning import forget_plans
 
 __all__ = ["get_num_interop_threads", "get_num_threads", "set_num_interop_threads", "set_num_threads"]
 
 _interop = [0]
 _chosen = [0]
-_count = ctypes.c_int64(0)  # where compiled kernels read the number; 0 until somebody asks
+_count = forever(ctypes.c_int64(0))  # where compiled kernels read the number; 0 until somebody asks
 
 
 # how many there are --------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Machine code on disk: found again, never half of it, and never needed."""
 
 import errno
+import functools
 import gc
 import importlib.util
 import os
@@ -66,6 +67,34 @@ def test_machine_code_is_found_again_without_llvmlite(folder):
 def test_what_is_not_meant_to_last_is_not_kept(folder):
     assert constant(43, persistent=False) == 43
     assert not folder.exists()
+
+
+def test_files_that_changed_under_a_program_do_not_name_what_it_makes(folder, tmp_path, monkeypatch):
+    file = tmp_path / "kernels.py"
+    file.write_text("as it was imported")
+    monkeypatch.setattr(machine, "_files", lambda: [file])
+    monkeypatch.setattr(machine, "_imported", time.time() + 3600)
+    monkeypatch.setattr(machine, "sources", functools.cache(machine.sources.__wrapped__))
+    named = machine.sources()
+    assert named is not None
+
+    def loaded(number):
+        return machine.load(lambda: CONSTANT.format(number=number), ["constant"], known_as=machine.sources)
+
+    loaded(50)
+    assert [path.stem for path in folder.glob("*.o")] == [machine._key(named)]
+    (folder / f"{machine._key(named)}.o").unlink()
+    file.write_text("of another version")
+    os.utime(file, (time.time() + 7200,) * 2)
+    loaded(51)  # what runs here may be of either version: the name is of the first
+    assert not list(folder.glob("*.o"))
+    machine.sources.cache_clear()
+    assert machine.sources() is None
+    loaded(52)
+    assert [path.stem for path in folder.glob("*.o")] == [machine._key(CONSTANT.format(number=52))]
+    file.unlink()
+    machine.sources.cache_clear()
+    assert machine.sources() is None
 
 
 def test_other_ir_versions_and_processors_have_other_entries(folder, monkeypatch):

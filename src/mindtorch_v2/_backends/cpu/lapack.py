@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._core.native import capsule_name, capsule_pointer
 from ..._core.threads import limit_libraries
 
 _PREFIX = {"f": "s", "d": "d", "F": "c", "D": "z"}
@@ -358,12 +359,9 @@ def _address(name: str, kind: np.dtype) -> Callable:
     """A routine that SciPy's Fortran front may lack, called with addresses."""
     import scipy.linalg.cython_lapack
 
-    name_of, pointer_of = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
-    name_of.restype, name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
-    pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     capsule = scipy.linalg.cython_lapack.__pyx_capi__[_PREFIX[kind.char] + name]
-    signature = name_of(capsule)
-    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (signature.count(b",") + 1))(pointer_of(capsule, signature))
+    signature = capsule_name(capsule)
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (signature.count(b",") + 1))(capsule_pointer(capsule, signature))
 
 
 def ldl_solve(LD: Any, pivots: Any, B: Any, hermitian: bool) -> Any:

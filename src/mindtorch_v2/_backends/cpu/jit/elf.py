@@ -14,6 +14,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from ...._core.native import forever
+
 __all__ = ["Unsupported", "executable_memory", "linked", "usable"]
 
 _HEADER, _X86_64 = b"\x7fELF\x02\x01\x01", (1, 62)  # 64 bits, little-endian; a relocatable file of x86-64
@@ -180,15 +182,11 @@ class _Image:
         }
 
 
-_kept: list[mmap.mmap] = []  # code is never unloaded: another thread may be in it
-
-
 def linked(code: bytes, outside: Callable[[str], int | None]) -> dict[str, int]:
     """The addresses of the functions and data of an object file, which is in memory from now on.
 
     `outside` tells where the symbols lie that the file names and does not define.
     """
     image = _Image(code, outside)
-    addresses = image.load()
-    _kept.append(image.memory)
-    return addresses
+    forever(image.memory)  # code is never unloaded: another thread may be in it
+    return image.load()

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from ...._core.native import forever, python_function
 from ...._kernels import llvm, panels
 from . import cache, elf, onednn_products, symbols, threads
 
-__all__ = ["available", "callable_from", "load", "load_in_background"]
+__all__ = ["available", "callable_from", "compiling", "load", "load_in_background"]
 
 _VERSION = "3"  # of what this module makes of IR; with another one, none of the entries on disk is found
 _METH_FASTCALL = 0x80
@@ -95,7 +97,7 @@ def _identity() -> str:
 
 # compiling -----------------------------------------------------------------------------------------------------------
 
-_compiling = threading.RLock()  # LLVM is asked by one thread at a time, and by none while the process forks or ends
+compiling = threading.RLock()  # LLVM is asked by one thread at a time, and by none while the process forks or ends
 
 
 class _Compiler:
@@ -160,23 +162,39 @@ class _Compiler:
 
 @functools.cache
 def _compiler() -> _Compiler:
-    with _compiling:
+    with compiling:
         return _Compiler()
 
 
 # loading -------------------------------------------------------------------------------------------------------------
 
 
+_imported = time.time()
+
+
+def _files() -> list[Path]:
+    """All that machine code of kernels is made by."""
+    return [*sorted(Path(llvm.__file__).parent.rglob("*.py")), *sorted(Path(__file__).parent.glob("*.py"))]
+
+
+def _are_as_imported() -> bool:
+    """Whether no file was changed since: then what runs here is what they say."""
+    try:
+        return all(max(facts.st_mtime, facts.st_ctime) < _imported for facts in map(os.stat, _files()))
+    except OSError:
+        return False
+
+
 @functools.cache
 def sources() -> str | None:
-    """A digest of all files that machine code of kernels is made by; None where these are no files."""
+    """A digest of all files that machine code of kernels is made by; None where these are no files, or changed."""
     digest = hashlib.blake2b(digest_size=20)
     try:
-        for file in (*sorted(Path(llvm.__file__).parent.rglob("*.py")), *sorted(Path(__file__).parent.glob("*.py"))):
+        for file in _files():
             digest.update(file.read_bytes())
     except OSError:
         return None
-    return digest.hexdigest()
+    return digest.hexdigest() if _are_as_imported() else None
 
 
 @functools.cache
@@ -236,7 +254,7 @@ def load(
 
     `known_as` tells all that the IR depends on, so that it need not be made to be found on disk; None if nothing does.
     """
-    with _compiling:  # one thread at a time: making IR, finding libraries and linking remember what they did
+    with compiling:  # one thread at a time: making IR, finding libraries and linking remember what they did
         name = None if known_as is None else known_as()
         if name is None and not isinstance(ir, str):
             ir = ir()
@@ -245,7 +263,7 @@ def load(
         if code is None:
             ir = ir if isinstance(ir, str) else ir()
             code = _compiler().object_code(ir)
-            if persistent:
+            if persistent and (name is None or _are_as_imported()):  # else the name would be that of other code
                 cache.write(key, code)
         if elf.usable():
             try:
@@ -270,16 +288,13 @@ class _MethodDef(ctypes.Structure):
 @functools.cache
 def _method(address: int, name: str) -> _MethodDef:
     """What builtin functions over some machine code share; they look at it when they go, maybe after all modules."""
-    method = _MethodDef(name.encode(), address, _METH_FASTCALL, None)
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))  # so it stays for good
-    return method
+    return forever(_MethodDef(name.encode(), address, _METH_FASTCALL, None))
 
 
 def callable_from(address: int, name: str, owner: Any = None) -> Callable[..., Any]:
     """A builtin function over machine code `PyObject *f(PyObject *owner, PyObject *const *args, Py_ssize_t count)`."""
-    new = ctypes.pythonapi.PyCFunction_NewEx
-    new.restype, new.argtypes = ctypes.py_object, [ctypes.POINTER(_MethodDef), ctypes.c_void_p, ctypes.c_void_p]
-    return new(ctypes.byref(_method(address, name)), None if owner is None else id(owner), None)
+    new = python_function("PyCFunction_NewEx", ctypes.py_object, *[ctypes.c_void_p] * 3)
+    return new(ctypes.addressof(_method(address, name)), None if owner is None else id(owner), None)
 
 
 # in the background ---------------------------------------------------------------------------------------------------
@@ -380,13 +395,13 @@ def _restore_interval() -> None:
 
 
 def _before_fork() -> None:
-    _compiling.acquire()
+    compiling.acquire()
     _queueing.acquire()
 
 
 def _after_fork() -> None:
     _queueing.release()
-    _compiling.release()
+    compiling.release()
 
 
 def _after_fork_in_child() -> None:
@@ -404,7 +419,7 @@ if hasattr(os, "register_at_fork"):
 @atexit.register
 def _finish() -> None:
     """Lets the compilation that is under way end, and none begin: LLVM must not run while the process takes it down."""
-    _compiling.acquire()
+    compiling.acquire()
     with _queueing:
         while len(_jobs) > 1:
             _jobs.pop()

@@ -13,6 +13,7 @@ import sys
 
 import numpy as np
 
+from ...._core.native import capsule_pointer, forever
 from . import machine, symbols
 
 __all__ = ["align_large_arrays"]
@@ -69,25 +70,26 @@ class _Usual(ctypes.Structure):
     _fields_ = (("malloc", ctypes.c_void_p), ("huge_from", ctypes.c_int64))
 
 
-_usual = _Usual()
+_usual = forever(_Usual())  # arrays are made until the very end
 
 
 @functools.cache
 def align_large_arrays() -> None:
     """From now on NumPy's own allocator has large arrays begin at a page; freeing them is the C library's as before."""
-    if not sys.platform.startswith("linux"):
-        return
+    if sys.platform.startswith("linux"):
+        with machine.compiling:  # a second thread must not take what is put in here for what was there before
+            _align_large_arrays()
+
+
+def _align_large_arrays() -> None:
     table = ctypes.cast(symbols.numpy_functions(), ctypes.POINTER(ctypes.c_void_p))
     capsule = ctypes.cast(table[_DEFAULT_HANDLER] or 0, ctypes.POINTER(ctypes.py_object)).contents.value
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    handler = _Handler.from_address(pointer(capsule, b"mem_handler"))
+    handler = _Handler.from_address(capsule_pointer(capsule, b"mem_handler"))
     if (handler.name, handler.version, handler.context) != (b"default_allocator", 1, None):
         return  # not as this NumPy's has been
     advises = np._core.multiarray._get_madvise_hugepage()  # type: ignore[attr-defined]
     _usual.malloc, _usual.huge_from = handler.malloc, _HUGE if advises else 2**63 - 1
     allocate = machine.load(_IR, ["allocate"])["allocate"]
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_usual))  # so it stays for good: arrays are made until the very end
     # NumPy's functions do not look at the context, so it is there before the one that does.
     handler.context = ctypes.addressof(_usual)
     handler.malloc = allocate

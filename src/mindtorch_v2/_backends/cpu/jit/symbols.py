@@ -22,6 +22,7 @@ import numpy as np
 
 from ...._core.device import device, layout, memory_format
 from ...._core.dtype import bfloat16, dtype
+from ...._core.native import capsule_pointer, forever
 from ...._core.threads import blas
 from . import onednn_products, threads
 
@@ -32,24 +33,22 @@ def numpy_functions() -> int:
     """The address of NumPy's table of C functions."""
     from numpy._core._multiarray_umath import _ARRAY_API
 
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    return pointer(_ARRAY_API, None)
+    return capsule_pointer(_ARRAY_API, None)
 
 
 @functools.cache
 def _dtype(name: str) -> np.dtype:
-    """The one object that arrays of a type share, bfloat16 among them; kept alive here."""
-    return bfloat16.np if name == "bfloat16" else np.dtype(name)
+    """The one object that arrays of a type share, bfloat16 among them."""
+    return forever(bfloat16.np if name == "bfloat16" else np.dtype(name))
 
 
 @functools.cache
 def _object(name: str) -> Any:
-    """What compiled code asks tensors and other arguments for, or by: kept alive here."""
+    """What compiled code asks tensors and other arguments for, or by."""
     from ...._core.tensor import Tensor
 
     classes = {kind.__name__: kind for kind in (Tensor, device, dtype, layout, memory_format)}
-    return classes.get(name) or sys.intern(name)
+    return forever(classes.get(name) or sys.intern(name))
 
 
 @functools.cache

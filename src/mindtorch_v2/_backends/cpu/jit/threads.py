@@ -19,6 +19,7 @@ import ctypes
 import functools
 import os
 
+from ...._core.native import forever
 from ...._core.threads import count
 from .. import openmp
 
@@ -283,7 +284,7 @@ def runtime_ir() -> str:
 
 @functools.cache
 def _state() -> _State:
-    state = _State()
+    state = forever(_State())
     create = ctypes.pythonapi.PyThread_tss_create
     create.argtypes = [ctypes.c_void_p]
     create(ctypes.addressof(state) + _State.place.offset)

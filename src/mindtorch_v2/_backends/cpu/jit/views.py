@@ -11,6 +11,7 @@ import struct
 
 import numpy as np
 
+from ...._core.native import forever
 from .lookups import Functions
 
 __all__ = ["functions", "packed"]
@@ -412,7 +413,7 @@ _named: dict[int, np.dtype] = {}  # types that geometries name, which have to st
 
 def packed(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, kind: np.dtype | None) -> bytes:
     """A geometry for `show`, in bytes; `kind` is the type if that is not the array's own."""
-    if kind is not None:
-        _named[id(kind)] = kind
+    if kind is not None and id(kind) not in _named:
+        _named[id(kind)] = forever(kind)
     numbers = (len(shape), offset, 0 if kind is None else id(kind), *shape, *strides)
     return struct.pack(f"{len(numbers)}q", *numbers)
