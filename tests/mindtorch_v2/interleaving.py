@@ -1,7 +1,7 @@
 """Two threads whose steps interleave in every way that one switch there and back allows.
 
-The interpreter may hand over to another thread between any two instructions, and does so rarely: what goes wrong then is
-seen once in thousands of runs. Here it is made to happen at each instruction of a function in turn.
+The interpreter may hand over to another thread between any two instructions, and does so rarely: what goes wrong then
+is seen once in thousands of runs. Here it is made to happen at each instruction of a function in turn.
 """
 
 import itertools

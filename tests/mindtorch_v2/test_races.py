@@ -1,40 +1,49 @@
-"""What threads do to each other at the worst moment, which is chosen: the other thread is played by a callback."""
+"""What two threads do to each other, with a switch at each instruction of one of them."""
+
+import threading
+
+from interleaving import interleaved
 
 import mindtorch_v2 as torch
 from mindtorch_v2._core import device as devices
+from mindtorch_v2._pipeline.trace import Recordings, Trace
+from mindtorch_v2.distributed._work import Lane, LaneWork
 
 
-class Interrupted(dict):
-    """A dict in whose place another thread is at work whenever something was looked up in vain."""
+def test_a_device_that_two_threads_name_first_is_one(monkeypatch):
+    def check(others, mine):
+        assert mine is others[0] and str(mine) == "cuda:7"
 
-    def __init__(self, other):
-        super().__init__()
-        self.other = other
+    def prepared():
+        monkeypatch.setattr(devices, "_instances", {})
+        return []
 
-    def get(self, key, default=None):
-        found = super().get(key, default)
-        if found is None and self.other is not None:
-            other, self.other = self.other, None
-            other()
-        return found
+    def named(others):
+        made = torch.device("cuda:7")
+        assert (made.type, made.index) == ("cuda", 7)
+        return made
 
-
-def test_two_threads_that_name_a_device_first_get_the_same(monkeypatch):
-    made = []
-    monkeypatch.setattr(devices, "_instances", Interrupted(lambda: made.append(torch.device("cuda:7"))))
-    made.append(torch.device("cuda:7"))
-    assert made[0] is made[1]
+    interleaved(prepared, named, lambda others: others.append(named(others)), check)
 
 
-def test_a_device_that_others_see_is_whole(monkeypatch):
-    class Seen(dict):
-        def __setitem__(self, key, value):
-            assert (value.type, value.index) == key
-            super().__setitem__(key, value)
+def test_plans_are_forgotten_while_another_thread_begins_to_record():
+    interleaved(lambda: [Trace() for _ in range(3)], lambda held: Recordings().clear(),
+                lambda held: held.append(Trace()))
 
-        def setdefault(self, key, value):
-            assert (value.type, value.index) == key
-            return super().setdefault(key, value)
 
-    monkeypatch.setattr(devices, "_instances", Seen())
-    assert str(torch.device("cuda:7")) == "cuda:7"
+def test_a_lane_has_one_thread():
+    def count():
+        return sum(thread.name == "a lane" for thread in threading.enumerate())
+
+    def added(lane):
+        work = LaneWork(lane, lambda: None, [], "nothing")
+        lane.add(work)
+        return work
+
+    def check(lane, work):
+        work.wait()
+        assert count() == 1
+        lane.close()
+        assert count() == 0
+
+    interleaved(lambda: Lane("a lane"), added, added, check)

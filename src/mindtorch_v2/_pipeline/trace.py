@@ -163,7 +163,7 @@ NOTED = 16
 FRESH: Any = object()  # the kernel of a node that is an array from outside
 _MOST_NODES = 1 << 14
 _OFTEN = 256  # recorded calls of an operator, after which its public functions know how to record it
-_traces: "weakref.WeakSet[Trace]" = weakref.WeakSet()
+_traces: "weakref.WeakValueDictionary[int, Trace]" = weakref.WeakValueDictionary()
 
 
 class Trace:
@@ -181,7 +181,7 @@ class Trace:
         self.quick: bool | None = True  # recipes that say the same are recorded without further ado
         self.root, self.nodes = Node(None, None, (), 0), 0
         self.lent = None
-        _traces.add(self)
+        _traces[id(self)] = self
         self._begin()
 
     def _begin(self) -> None:
@@ -448,8 +448,10 @@ class Recordings(dict):
     """What is cleared with all plans: the nodes of all traces."""
 
     def clear(self) -> None:
-        for trace in list(_traces):
-            trace.forget()
+        for ref in _traces.valuerefs():  # a list: other threads may begin traces meanwhile
+            trace = ref()
+            if trace is not None:
+                trace.forget()
 
 
 def nothing() -> None:

@@ -206,9 +206,10 @@ class Lane:
             if lazily:
                 return
             self._arrived.notify()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
-            self._thread.start()
+            if self._thread is None:
+                thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
+                thread.start()
+                self._thread = thread
 
     def until_done(self, work: LaneWork, seconds: float | None) -> None:
         """Comes back when a work was run, by this thread if no other has begun."""

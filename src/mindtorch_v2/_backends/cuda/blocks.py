@@ -118,9 +118,10 @@ def _entry(nbytes: int) -> tuple:
     if len(free) >= _SIZES:
         free.clear()
     known = free[nbytes] = free.setdefault(size, [])
-    if known:
+    try:
         return heappop(known)
-    pointer = of_pool(size)
+    except IndexError:  # nothing is free, or another thread took it
+        pointer = of_pool(size)
     return pointer.ptr, pointer, size, free
 
 

@@ -39,11 +39,16 @@ class GraphPool(cupy.cuda.MemoryPool):
 
     def __init__(self) -> None:
         super().__init__()
-        _graph_pools.add(self)
+        _graph_pools[id(self)] = self
 
 
 source = _Source()
-_graph_pools: weakref.WeakSet = weakref.WeakSet()
+_graph_pools: weakref.WeakValueDictionary[int, GraphPool] = weakref.WeakValueDictionary()
+
+
+def _pools_of_graphs() -> list[GraphPool]:
+    """Those that live now: others may come and go while they are asked."""
+    return [pool for ref in _graph_pools.valuerefs() if (pool := ref()) is not None]
 
 
 def allocate(nbytes: int, where: device) -> Any:
@@ -203,12 +208,12 @@ def _watched(nbytes: int) -> Any:
 
 def memory_allocated() -> int:
     """Bytes in use by tensors."""
-    return _pool.used_bytes() - blocks.free_bytes() + sum([pool.used_bytes() for pool in _graph_pools])
+    return _pool.used_bytes() - blocks.free_bytes() + sum([pool.used_bytes() for pool in _pools_of_graphs()])
 
 
 def memory_reserved() -> int:
     """Bytes taken from the driver, in use or kept for later."""
-    return _pool.total_bytes() + sum([pool.total_bytes() for pool in _graph_pools])
+    return _pool.total_bytes() + sum([pool.total_bytes() for pool in _pools_of_graphs()])
 
 
 def reset_peaks() -> None:

@@ -106,7 +106,10 @@ class Pool:
     def _take_back(self) -> None:
         returned, waiting = self.returned, self.waiting
         while returned:
-            block = returned.popleft()
+            try:
+                block = returned.popleft()
+            except IndexError:  # another thread took the last one, for which it needs no lock
+                return
             self.allocated -= block.size
             self.live -= 1
             if block.used_on:

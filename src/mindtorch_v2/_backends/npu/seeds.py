@@ -22,9 +22,9 @@ class SeedState:
     def taken(self, count: int) -> tuple[int, int]:
         """The seed (as a signed number, as most operators want it) and offset for `count` random numbers."""
         with _lock:
-            offset = self.offset
+            seed, offset = self.seed, self.offset
             self.offset += -(-max(count, 1) // STEP) * STEP
-        return (self.seed if self.seed < 1 << 63 else self.seed - (1 << 64)), offset
+        return (seed if seed < 1 << 63 else seed - (1 << 64)), offset
 
 
 _lock = threading.Lock()
@@ -35,13 +35,18 @@ _initial: list[int] = []  # the seed of manual_seed_all, for devices first used 
 def seed_state(index: int) -> SeedState:
     state = _states.get(index)
     if state is None:
-        state = _states.setdefault(index, SeedState())
-        state.start(_initial[-1] if _initial else default_generator.initial_seed())
+        with _lock:  # a state that others see has begun, with the seed that is set by then
+            state = _states.get(index)
+            if state is None:
+                state = SeedState()
+                state.start(_initial[-1] if _initial else default_generator.initial_seed())
+                _states[index] = state
     return state
 
 
 def seed_all(seed: int) -> None:
     """Starts all devices anew. Touches no device, so that seeding costs nothing where there is none."""
-    _initial[:] = [seed]
-    for state in _states.values():
-        state.start(seed)
+    with _lock:
+        _initial[:] = [seed]
+        for state in _states.values():
+            state.start(seed)

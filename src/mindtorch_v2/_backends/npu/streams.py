@@ -210,8 +210,9 @@ def _event_handle(runtime: Runtime, index: int, flags: int) -> int:
         return _spare_events[index, flags].popleft()
     handle = POINTER()
     runtime.call("aclrtCreateEventExWithFlag", byref(handle), flags)
-    _events.append(handle.value or 0)
-    return _events[-1]
+    made = handle.value or 0
+    _events.append(made)
+    return made
 
 
 def default_stream(device: Any = None) -> Stream:
