@@ -1,10 +1,14 @@
 """What two threads do to each other, with a switch at each instruction of one of them."""
 
+import os
+import signal
 import threading
 
+import pytest
 from interleaving import interleaved
 
 import mindtorch_v2 as torch
+from mindtorch_v2._autograd import engine
 from mindtorch_v2._core import device as devices
 from mindtorch_v2._pipeline.trace import Recordings, Trace
 from mindtorch_v2.distributed._work import Lane, LaneWork
@@ -47,3 +51,45 @@ def test_a_lane_has_one_thread():
         assert count() == 0
 
     interleaved(lambda: Lane("a lane"), added, added, check)
+
+
+@pytest.mark.parametrize("held", [None, 1.0])
+def test_gradients_that_two_threads_bring_to_a_leaf_are_both_in(held):
+    def leaf():
+        made = torch.zeros(3, requires_grad=True)
+        made.grad = None if held is None else torch.full((3,), held)
+        return made
+
+    def brought(leaf):
+        with torch.no_grad():
+            engine.accumulate(leaf, torch.full((3,), 2.0))
+
+    def check(leaf, made):
+        assert leaf.grad.tolist() == [4 + (held or 0)] * 3
+
+    interleaved(leaf, brought, brought, check)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes do not fork here")
+@pytest.mark.parametrize("lock", [torch.default_generator._lock, engine._accumulating], ids=["random", "gradients"])
+def test_a_forked_process_does_not_wait_for_threads_that_it_lacks(lock):
+    held, over = threading.Event(), threading.Event()
+
+    def hold():
+        with lock:
+            held.set()
+            over.wait()
+
+    other = threading.Thread(target=hold)
+    other.start()
+    held.wait()
+    process = os.fork()
+    if not process:
+        signal.alarm(60)
+        x = torch.rand(3, requires_grad=True)
+        x.sum().backward()
+        os._exit(0)
+    _, status = os.waitpid(process, 0)
+    over.set()
+    other.join()
+    assert not status

@@ -7,7 +7,9 @@ all: the order PyTorch's engine has. Nothing recurses, so depth is bounded by me
 import functools
 import itertools
 import math
+import os
 import sys
+import threading
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any
@@ -35,9 +37,20 @@ _BUFFER_REFERENCES = 3
 
 
 _numbers = itertools.count()
+_accumulating = threading.RLock()  # tensors of other classes may run a pass of their own while they are added
 
 # Gradients, or leaves, of which it matters more than where their memory lies.
 _NO_PLAIN_MEMORY = SPARSE_MASK | TORCH_DISPATCH_MASK
+
+
+def _after_fork() -> None:
+    """A forked process has none of the threads that may have held the lock."""
+    global _accumulating
+    _accumulating = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Task:
@@ -521,37 +534,41 @@ def retain(tensor: Any, grad: Any) -> None:
 
 
 def accumulate(leaf: Any, grad: Any) -> None:
-    """Adds into `leaf.grad`; takes the gradient itself where nobody else can see it, else a copy."""
-    old = leaf._grad
-    if (leaf._keys | grad._keys | (0 if old is None else old._keys)) & _NO_PLAIN_MEMORY:
-        if grad._keys & TORCH_DISPATCH_MASK and old is None:
-            alone = not modes.grad_enabled and sys.getrefcount(grad) <= OWN_REFERENCES
-            leaf._grad = grad.detach() if alone and grad.stride() == leaf.stride() else grad.clone()
-        else:
-            leaf._grad = _sparse_sum(old, grad)
-    elif old is None:
-        if modes.grad_enabled:
-            leaf._grad = _copy_like(grad, leaf)
-        elif is_ours(grad, leaf._array):
-            leaf._grad = grad
-        else:
-            # Of a gradient that nobody else holds, the version is as if it was taken itself, which PyTorch does.
-            alone = sys.getrefcount(grad) < OWN_REFERENCES and not grad._keys & INFERENCE_MASK
-            copy = contiguous_copy(grad, leaf)
-            if copy is not None:
-                alone = alone and grad._array.strides == leaf._array.strides
+    """Adds into `leaf.grad`; takes the gradient itself where nobody else can see it, else a copy.
+
+    Threads whose passes come to one leaf do so one after another, or the gradients of one would be lost.
+    """
+    with _accumulating:
+        old = leaf._grad
+        if (leaf._keys | grad._keys | (0 if old is None else old._keys)) & _NO_PLAIN_MEMORY:
+            if grad._keys & TORCH_DISPATCH_MASK and old is None:
+                alone = not modes.grad_enabled and sys.getrefcount(grad) <= OWN_REFERENCES
+                leaf._grad = grad.detach() if alone and grad.stride() == leaf.stride() else grad.clone()
             else:
-                copy, alone = _copy_like(grad.detach(), leaf), alone and _lies_as(grad, leaf)
-            leaf._grad = copy
-            if alone:
-                copy._counter = None if grad._counter is None else VersionCounter(grad._counter.value)
-    else:
-        if modes.grad_enabled:
-            leaf._grad = old + grad
+                leaf._grad = _sparse_sum(old, grad)
+        elif old is None:
+            if modes.grad_enabled:
+                leaf._grad = _copy_like(grad, leaf)
+            elif is_ours(grad, leaf._array):
+                leaf._grad = grad
+            else:
+                # Of a gradient that nobody else holds, the version is as if it was taken itself, which PyTorch does.
+                alone = sys.getrefcount(grad) < OWN_REFERENCES and not grad._keys & INFERENCE_MASK
+                copy = contiguous_copy(grad, leaf)
+                if copy is not None:
+                    alone = alone and grad._array.strides == leaf._array.strides
+                else:
+                    copy, alone = _copy_like(grad.detach(), leaf), alone and _lies_as(grad, leaf)
+                leaf._grad = copy
+                if alone:
+                    copy._counter = None if grad._counter is None else VersionCounter(grad._counter.value)
         else:
-            old.add_(grad)
-        if old._array.strides != leaf._array.strides:
-            _warn_of_layout(leaf._grad, leaf)
+            if modes.grad_enabled:
+                leaf._grad = old + grad
+            else:
+                old.add_(grad)
+            if old._array.strides != leaf._array.strides:
+                _warn_of_layout(leaf._grad, leaf)
 
 
 def _warn_of_layout(grad: Any, leaf: Any) -> None:

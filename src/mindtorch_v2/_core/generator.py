@@ -1,5 +1,6 @@
 """torch.Generator: the stream of random words, with a state that is a tensor."""
 
+import os
 from typing import Any
 
 import numpy as np
@@ -70,3 +71,12 @@ _device = device  # the constructor has a parameter of that name
 
 default_generator = Generator()
 default_generator.seed()
+
+
+def _after_fork() -> None:
+    """A thread that drew numbers while the process forked is not here to let the lock go."""
+    default_generator._lock._at_fork_reinit()  # NumPy's own: no other can take its place
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
