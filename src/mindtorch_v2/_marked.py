@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ._core import tensor_base as _tensor_base
-from ._core.marks import MathView, is_conjugated, is_negated, is_shared, leave, marked, share
+from ._core.marks import MathView, is_conjugated, is_negated, is_shared, leave, marked, share, sharing
 from ._core.tensor import Tensor, living_tensors
 from ._core.tensor_base import fields_of
 from ._dispatch.keys import BACKENDS, CPU_MASK, MARKED_MASK, DispatchKey
@@ -52,9 +52,15 @@ def give_marks(tensor: Tensor, like: Tensor) -> Tensor:
 def own_memory(tensor: Tensor) -> None:
     """Gives a tensor, and all on its storage, bytes that no copy shares, before a write."""
     storage = tensor._shared_storage()
-    if not is_shared(storage):
-        return
-    bytes_ = storage.data.copy() if leave(storage) else None
+    with sharing:  # whoever is left alone with the bytes writes to them, so the others have theirs by then
+        if not is_shared(storage):
+            return
+        bytes_ = storage.data.copy() if leave(storage) else None
+        _move(storage, bytes_)
+
+
+def _move(storage: Any, bytes_: np.ndarray | None) -> None:
+    """Has all tensors on a storage show other bytes, if there are some; none of them is shared any more."""
     start = storage.data_ptr()
     end = start + storage.nbytes()
     if bytes_ is not None:
@@ -84,12 +90,13 @@ def lazy_clone(source: Tensor) -> Tensor:
     if source._keys & ((1 << len(BACKENDS)) - 1) != CPU_MASK or source._array.__class__ is not np.ndarray:
         return source.clone()
     storage = source._shared_storage()
-    for tensor in _tensors_on(storage, storage.data_ptr(), storage.data_ptr() + storage.nbytes()):
-        tensor._keys |= MARKED_MASK
-    made = source._detached()
-    made._counter = None
-    made._storage, made._keys = share(storage), made._keys | MARKED_MASK
-    source._keys |= MARKED_MASK
+    with sharing:
+        for tensor in _tensors_on(storage, storage.data_ptr(), storage.data_ptr() + storage.nbytes()):
+            tensor._keys |= MARKED_MASK
+        made = source._detached()
+        made._counter = None
+        made._storage, made._keys = share(storage), made._keys | MARKED_MASK
+        source._keys |= MARKED_MASK
     return made
 
 

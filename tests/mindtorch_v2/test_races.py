@@ -8,6 +8,7 @@ import pytest
 from interleaving import interleaved
 
 import mindtorch_v2 as torch
+from mindtorch_v2 import _marked
 from mindtorch_v2._autograd import engine
 from mindtorch_v2._core import device as devices
 from mindtorch_v2._pipeline.trace import Recordings, Trace
@@ -50,7 +51,14 @@ def test_a_lane_has_one_thread():
         lane.close()
         assert count() == 0
 
-    interleaved(lambda: Lane("a lane"), added, added, check)
+    lanes = []
+
+    def opened():
+        lanes.append(Lane("a lane"))
+        return lanes[-1]
+
+    interleaved(opened, added, added, check)
+    lanes[-1].close()  # of the run without another thread
 
 
 @pytest.mark.parametrize("held", [None, 1.0])
@@ -68,6 +76,19 @@ def test_gradients_that_two_threads_bring_to_a_leaf_are_both_in(held):
         assert leaf.grad.tolist() == [4 + (held or 0)] * 3
 
     interleaved(leaf, brought, brought, check)
+
+
+def test_copies_that_share_memory_are_each_written_by_a_thread(monkeypatch):
+    def copies():
+        first = torch.zeros(3)
+        pair = first, torch._lazy_clone(first)
+        monkeypatch.setattr(_marked, "living_tensors", lambda: list(pair))
+        return pair
+
+    def check(pair, made):
+        assert [each.tolist() for each in pair] == [[1] * 3, [2] * 3]
+
+    interleaved(copies, lambda pair: pair[0].fill_(1), lambda pair: pair[1].fill_(2), check)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes do not fork here")

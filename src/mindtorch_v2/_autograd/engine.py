@@ -7,7 +7,6 @@ all: the order PyTorch's engine has. Nothing recurses, so depth is bounded by me
 import functools
 import itertools
 import math
-import os
 import sys
 import threading
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from typing import Any
 from .._core.allocation import out_of_memory
 from .._core.device import contiguous_format
 from .._core.dtype import COMPLEX, OF_ARRAY
+from .._core.forks import free_in_children
 from .._core.geometry import is_dense
 from .._core.gradient_memory import OWN_REFERENCES, contiguous_copy, is_ours, owns_memory, summed_to
 from .._core.tensor import wrap
@@ -37,20 +37,11 @@ _BUFFER_REFERENCES = 3
 
 
 _numbers = itertools.count()
-_accumulating = threading.RLock()  # tensors of other classes may run a pass of their own while they are added
+# Tensors of other classes may run a pass of their own while they are added.
+_accumulating = free_in_children(threading.RLock())
 
 # Gradients, or leaves, of which it matters more than where their memory lies.
 _NO_PLAIN_MEMORY = SPARSE_MASK | TORCH_DISPATCH_MASK
-
-
-def _after_fork() -> None:
-    """A forked process has none of the threads that may have held the lock."""
-    global _accumulating
-    _accumulating = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Task:

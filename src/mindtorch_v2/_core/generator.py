@@ -1,12 +1,12 @@
 """torch.Generator: the stream of random words, with a state that is a tensor."""
 
-import os
 from typing import Any
 
 import numpy as np
 
 from . import mersenne_twister
 from .device import device
+from .forks import free_in_children
 from .tensor import Tensor, flush_pending, wrap
 
 
@@ -71,12 +71,4 @@ _device = device  # the constructor has a parameter of that name
 
 default_generator = Generator()
 default_generator.seed()
-
-
-def _after_fork() -> None:
-    """A thread that drew numbers while the process forked is not here to let the lock go."""
-    default_generator._lock._at_fork_reinit()  # NumPy's own: no other can take its place
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+free_in_children(default_generator._lock)

@@ -1,9 +1,11 @@
 """Arrays that are shown otherwise than they lie in memory, and memory that several storages share until a write."""
 
+import threading
 import weakref
 from typing import Any
 
 from .deferred import LateArray
+from .forks import free_in_children
 from .storage import UntypedStorage
 
 
@@ -55,6 +57,7 @@ def is_negated(array: Any) -> bool:
 
 
 # Storages on one memory, by storage: whoever is written gets memory of its own first, the last one keeps it.
+sharing = free_in_children(threading.RLock())  # held while one of them joins or leaves the others
 _sharing: "weakref.WeakKeyDictionary[UntypedStorage, weakref.WeakSet[UntypedStorage]]" = weakref.WeakKeyDictionary()
 
 

@@ -384,6 +384,24 @@ print(made)
     assert printed(program, folder) == "[1, 2]\n"
 
 
+@pytest.mark.parametrize("interval", [0.005, 5e-5, 7e-6])
+def test_a_job_in_the_background_leaves_the_interpreters_interval_as_it_was(interval):
+    before = sys.getswitchinterval()
+    try:
+        sys.setswitchinterval(interval * 1.001)  # it cuts off what is below a microsecond
+        usual, during = sys.getswitchinterval(), []
+        for number in range(2):
+            machine.load_in_background(lambda number=number: CONSTANT.format(number=number), ["constant"],
+                                       lambda addresses: during.append(sys.getswitchinterval()))
+            deadline = time.monotonic() + 120
+            while machine._jobs and time.monotonic() < deadline:
+                time.sleep(0.001)
+            assert sys.getswitchinterval() == usual
+        assert during == [min(usual, during[0])] * 2 and during[0] < 6e-5
+    finally:
+        sys.setswitchinterval(before)
+
+
 def test_jobs_in_the_background_are_done_in_turn_and_one_that_fails_stops_no_other(folder):
     program = """
 import threading, warnings

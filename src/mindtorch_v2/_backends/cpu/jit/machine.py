@@ -303,7 +303,7 @@ _SWITCH = 5e-5  # seconds
 # Python up to 3.11.7 has one counter for all threads that parse: a program's own `ast.parse` would fail beside a thread
 # that parses kernels ("AST constructor recursion depth mismatch"). There the thread that asks for them makes their IR.
 _PARSES_IN_BACKGROUND = sys.version_info >= (3, 11, 8)
-_usual = sys.getswitchinterval()
+_usual, _hurried = 0.0, 0.0  # the interpreter's interval before a job, and what it tells of the one during it
 _Job = tuple[
     Callable[[], str],
     Sequence[str],
@@ -370,11 +370,12 @@ def _start_worker() -> None:
 
 def _work() -> None:
     """Does the first job; the next one is another thread's."""
-    global _worker, _usual
+    global _worker, _usual, _hurried
     ir, names, done, known_as, is_needed = _jobs[0]
     # The main thread hands the interpreter over after this time; between any two calls of LLVM's it is asked for it.
     _usual = sys.getswitchinterval()
-    sys.setswitchinterval(min(_usual, _SWITCH))
+    _set_interval(min(_usual, _SWITCH))
+    _hurried = sys.getswitchinterval()
     try:
         if is_needed():
             done(load(ir, names, known_as=known_as))
@@ -389,9 +390,17 @@ def _work() -> None:
                 _start_worker()
 
 
+def _set_interval(seconds: float) -> None:
+    """Sets how long a thread keeps the interpreter; it counts in whole microseconds, and cuts off what is below."""
+    sys.setswitchinterval((round(seconds * 1e6) + 0.5) * 1e-6)
+
+
 def _restore_interval() -> None:
-    if sys.getswitchinterval() == _SWITCH:
-        sys.setswitchinterval(_usual)
+    """After a job: unless a program has chosen another interval meanwhile."""
+    global _hurried
+    if sys.getswitchinterval() == _hurried:
+        _set_interval(_usual)
+    _hurried = 0.0
 
 
 def _before_fork() -> None:
