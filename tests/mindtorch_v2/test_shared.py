@@ -61,6 +61,20 @@ def same(made, wanted):
     assert made.tobytes() == wanted.tobytes()
 
 
+@pytest.mark.parametrize("width", [3, 20, 70])
+def test_parts_that_are_changed_in_place(width, forced):
+    a, b = numbers((30, 40, 70)), numbers((40, width))
+    wanted, made = a.copy(), share(a.copy())
+    wanted[:, :, -width:] += b
+    made[:, :, -width:] += b
+    same(made, wanted)
+    made[...] = made[:, :, ::-1]
+    same(made, wanted[:, :, ::-1].copy())
+    before = made[:, :, :width].tobytes()
+    shared.copied(made[:, :, :width], made[:, :, :width])
+    assert made[:, :, :width].tobytes() == before
+
+
 LAYOUTS = {
     "in order": lambda a: a,
     "transposed": lambda a: a.T,

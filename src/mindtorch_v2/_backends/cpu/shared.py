@@ -91,7 +91,9 @@ class Shared(np.ndarray):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         target = self[index] if self.size >= LEAST and _is_basic(index) else None
-        if target.__class__ is not Shared or not isinstance(value, np.ndarray) or not copied(target, value):
+        if target.__class__ is not Shared or not isinstance(value, np.ndarray):
+            super().__setitem__(index, value)
+        elif not _is_same(target, value) and not copied(target, value):  # the same after `x[index] += y`
             super().__setitem__(index, value)
 
     def astype(self, dtype: Any, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
@@ -138,6 +140,12 @@ def _at_a_page(shape: Any, kind: Any, size: int, strides: Any = None) -> Any:
 
 def _new_shared(shape: tuple[int, ...], kind: np.dtype) -> Any:
     return _at_a_page(shape, kind, math.prod(shape) * kind.itemsize)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two arrays are the same elements of memory."""
+    return (address(one) == address(other) and one.shape == other.shape and one.strides == other.strides
+            and one.dtype == other.dtype)
 
 
 def _may_meet(inputs: Sequence[Any], out: Any) -> bool:
@@ -332,11 +340,10 @@ def _computed(ufunc: Any, inputs: Sequence[Any], out: Any) -> Any:
 
 
 def _meets(plan: Any, inputs: Sequence[Any], places: Sequence[int], made: Any, where: int) -> bool:
-    """Whether an element that is written may be read for another one."""
+    """Whether an element that is written may be read for another one, or after that by products, which begin with 0."""
     low, high = where + plan.reaches[-1][0], where + plan.reaches[-1][1]
     for x, place, (below, above) in zip(inputs, places, plan.reaches, strict=False):
-        if place + below < high and low < place + above and not (
-                place == where and x.shape == made.shape and x.strides == made.strides and x.dtype == made.dtype):
+        if place + below < high and low < place + above and (plan.before or not _is_same(x, made)):
             return True
     return False
 
