@@ -9,9 +9,19 @@ import pytest
 
 import mindtorch_v2 as torch
 from mindtorch_v2 import nn
-from mindtorch_v2._backends.cpu import blas_team, openblas, programs, shared, shared_products, together
+from mindtorch_v2._backends.cpu import (
+    attention_rounds,
+    blas_team,
+    convolution_rounds,
+    openblas,
+    programs,
+    shared,
+    shared_products,
+    together,
+)
 from mindtorch_v2._backends.cpu.jit import calls
 from mindtorch_v2._backends.cpu.shared import Shared
+from mindtorch_v2._core.geometry import Steps
 from mindtorch_v2._kernels import llvm_lists
 
 pytestmark = pytest.mark.skipif(blas_team._library() is None, reason="NumPy's library has no exec_blas that is known")
@@ -548,6 +558,170 @@ def test_functions_of_several_steps_are_one_round(monkeypatch):
         chosen = blocks.in_blocks(xp, lambda xp, x: xp.where(x > 0, x, 0), share(x))
         assert np.array_equal(chosen, np.where(x > 0, x, 0))
     assert not rounds
+
+
+def test_programs_of_reductions_and_of_rows_of_matrices():
+    """What lies between calls is in memory of the part: what is not written there stays 0."""
+    def compute(xp, part, x, factors, made):
+        between, tops = programs.room(x, (4, 7)), programs.room(x, (4,))
+        rows = np.arange(1, 8, dtype=x.dtype)
+        for at in range(part.start, part.stop):
+            xp.maximum.reduce(x[at], axis=1, out=tops)
+            xp.subtract(x[at, :, :5], tops[:, None], out=between[:, 1:6])
+            between[:, :1] = 0.5
+            xp.add(between, rows, out=between)
+            xp.matmul(between[None], factors, out=made[at])
+            between[:, 6] = 0
+
+    for _ in range(7):
+        x, factors, made = numbers((6, 4, 9)), numbers((3, 7, 5)), np.zeros((6, 3, 4, 5), "f4")
+        programs.deal(np, compute, (), 6, (x, factors, made))
+        columns = np.zeros((6, 4, 7), "f4")
+        columns[:, :, 1:6] = x[:, :, :5] - x.max(-1, keepdims=True)
+        columns[:, :, 0] = 0.5
+        columns += np.arange(1, 8, dtype="f4")
+        np.testing.assert_allclose(made, columns[:, None] @ factors, 1e-5, 1e-5)
+    assert isinstance(next(iter(programs._programs.values())), programs._Program)
+
+
+def test_programs_are_forgotten_when_they_are_many(monkeypatch):
+    def twice(xp, part, x, made):
+        xp.add(x[part], x[part], out=made[part])
+
+    def run(length, count):
+        for _ in range(count):
+            x, made = numbers((8, length)), np.empty((8, length), "f4")
+            programs.deal(np, twice, (), 8, (x, made))
+            assert np.array_equal(made, x + x)
+
+    monkeypatch.setattr(programs, "_PLANS", 5)
+    for length in range(40, 60):
+        run(length, 1)
+        assert len(programs._programs) <= 5
+    monkeypatch.setattr(programs, "_KEPT_CALLS", 5)
+    for length in range(40, 44):
+        run(length, 5)
+        assert sum(p.work.rows for p in programs._programs.values() if isinstance(p, programs._Program)) <= 5
+
+
+CONVOLUTIONS = {  # input, weight, stride, padding, dilation, groups
+    "same": ((3, 4, 9, 8), (5, 4, 3, 3), (1, 1), (1, 1), (1, 1), 1),
+    "one": ((3, 4, 6, 7), (5, 4, 1, 1), (1, 1), (0, 0), (1, 1), 1),
+    "strided": ((3, 4, 9, 12), (6, 4, 3, 3), (2, 2), (1, 1), (1, 1), 1),
+    "strided one": ((2, 4, 9, 8), (6, 4, 1, 1), (2, 3), (0, 0), (1, 1), 1),
+    "stem": ((2, 3, 24, 24), (4, 3, 7, 7), (2, 2), (3, 3), (1, 1), 1),
+    "patches": ((2, 3, 12, 12), (4, 3, 4, 4), (4, 4), (0, 0), (1, 1), 1),
+    "groups, dilated": ((5, 6, 11, 16), (4, 3, 3, 2), (1, 1), (2, 1), (2, 3), 2),
+    "wide zeros": ((2, 2, 5, 4), (3, 2, 3, 3), (1, 1), (4, 5), (1, 1), 1),
+    "no zeros": ((1, 3, 20, 21), (4, 3, 3, 3), (1, 1), (0, 0), (1, 1), 1),
+    "a line": ((4, 6, 30), (8, 3, 5), (2,), (2,), (1,), 2),
+    "space": ((2, 3, 6, 5, 8), (4, 3, 2, 3, 3), (1, 2, 1), (1, 1, 1), (1, 1, 1), 1),
+}
+
+
+def convolved_by_sums(x, weight, bias, steps):
+    rank = x.ndim - 2
+    x = np.pad(x, [(0, 0), (0, 0), *[(p, p) for p in steps.padding]])
+    reach = [d * (k - 1) + 1 for d, k in zip(steps.dilation, weight.shape[2:])]
+    seen = np.lib.stride_tricks.sliding_window_view(x, reach, tuple(range(2, 2 + rank)))
+    seen = seen[(..., *[slice(None, None, s) for s in steps.stride], *[slice(None)] * rank)]
+    seen = seen[(..., *[slice(None, None, d) for d in steps.dilation])]
+    parts = [np.tensordot(s, w, [[1, *range(2 + rank, 2 + 2 * rank)], range(1, 2 + rank)])
+             for s, w in zip(np.split(seen, steps.groups, 1), np.split(weight, steps.groups), strict=True)]
+    made = np.moveaxis(np.concatenate(parts, -1), -1, 1)
+    return made if bias is None else made + bias.reshape(-1, *[1] * rank)
+
+
+@pytest.mark.parametrize("layout", ["in order", "channels last", "a part"])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions_are_one_round(monkeypatch, name, layout):
+    monkeypatch.setattr(convolution_rounds, "LEAST", 1)
+    monkeypatch.setattr(convolution_rounds, "_COLUMNS", 1)
+    monkeypatch.setattr(convolution_rounds, "SMALL", 2000)
+    convolution_rounds._plan.cache_clear()
+    shape, kernel, stride, padding, dilation, groups = CONVOLUTIONS[name]
+    steps = Steps(stride, padding, dilation, groups)
+    rounds, run, others = [], programs._Program.run, []
+    monkeypatch.setattr(programs._Program, "run", lambda program, held: (rounds.append(1), run(program, held))[1])
+    for kind, bias in (("f4", None), ("f8", numbers(kernel[0], "f8"))):
+        others.clear()
+        for scale in range(1, 7):
+            x, weight = numbers(shape, kind) * scale, numbers(kernel, kind)
+            wanted = convolved_by_sums(x, weight, bias, steps)
+            made = np.full(wanted.shape, np.nan, kind)
+            if layout == "channels last":
+                x, made = (np.moveaxis(np.ascontiguousarray(np.moveaxis(a, 1, -1)), -1, 1) for a in (x, made))
+            elif layout == "a part":
+                x, made = np.repeat(x, 2, -1)[..., ::2], np.repeat(made, 2, 1)[:, ::2]
+            assert convolution_rounds.convolved(x, weight, bias, made, steps, others.append)
+            if scale > programs._CALLS:
+                np.testing.assert_allclose(made, wanted, 1e-4, 1e-3)
+        assert others == [slice(0, shape[0])] * programs._CALLS
+    convolution_rounds._plan.cache_clear()
+    assert len(rounds) == 6
+
+
+def test_convolutions_of_many_samples_are_several_rounds(monkeypatch):
+    monkeypatch.setattr(convolution_rounds, "LEAST", 1)
+    monkeypatch.setattr(convolution_rounds, "_CALLS", 300)
+    convolution_rounds._plan.cache_clear()
+    steps, weight = Steps((1, 1), (1, 1), (1, 1), 1), numbers((5, 4, 3, 3))
+    for _ in range(6):
+        x, some = numbers((17, 4, 9, 8)), []
+        made = np.empty((17, 5, 9, 8), "f4")
+        assert convolution_rounds.convolved(x, weight, None, made, steps, some.append)
+    assert not some
+    np.testing.assert_allclose(made, convolved_by_sums(x, weight, None, steps), 1e-4, 1e-3)
+    assert len(programs._programs) == 2  # the last has fewer samples
+    convolution_rounds._plan.cache_clear()
+
+
+@pytest.mark.parametrize("masked", [None, "causal", "bool", "float", "heads", "hidden"])
+@pytest.mark.parametrize("queries, keys, shared_by", [(16, 16, 1), (5, 9, 2), (1, 12, 1)])
+def test_attention_is_one_round(monkeypatch, masked, queries, keys, shared_by):
+    monkeypatch.setattr(attention_rounds, "LEAST", 1)
+    monkeypatch.setattr(attention_rounds, "_BLOCK", 64)
+    others = []
+    for kind in ("f4", "f8"):
+        others.clear()
+        for scale in range(1, 7):
+            query = np.swapaxes(numbers((3, queries, 4, 8), kind), 1, 2) * scale / 8
+            key, value = numbers((3, 4 // shared_by, keys, 8), kind), numbers((3, 4 // shared_by, keys, 8), kind)
+            mask = None
+            if masked not in (None, "causal"):
+                mask = numbers((3, 1, queries, keys) if masked == "heads" else (queries, keys), kind)
+                if masked != "float":
+                    mask = np.where(mask > 0, 0, -np.inf).astype(kind)
+                if masked == "hidden":
+                    mask[..., 0, :] = -np.inf
+                mask = np.broadcast_to(mask, (3, 4, queries, keys))
+            made = np.full(query.shape, np.nan, kind)
+            found = attention_rounds.attended(query, key, value, mask, masked == "causal", 0.3, made,
+                                              lambda: others.append(1) or ("made", "otherwise"))
+            if scale <= programs._CALLS:
+                assert found == ("made", "otherwise")
+                continue
+            wanted, tops, sums = attended_by_sums(query, key, value, mask, masked == "causal")
+            assert found[0] is made
+            np.testing.assert_allclose(made, wanted, 1e-4, 1e-5)
+            np.testing.assert_allclose(found[1][0], tops, 1e-4, 1e-4)
+            np.testing.assert_allclose(found[1][1], sums, 1e-4, 1e-4)
+        assert len(others) == programs._CALLS
+
+
+def attended_by_sums(query, key, value, mask, causal):
+    key, value = (np.repeat(x, query.shape[1] // x.shape[1], 1) for x in (key, value))
+    scores = query @ key.swapaxes(2, 3) * 0.3
+    if causal:
+        scores += np.where(np.arange(scores.shape[3]) > np.arange(scores.shape[2])[:, None], -np.inf, 0)
+    if mask is not None:
+        scores += mask
+    tops = scores.max(-1)
+    tops[tops == -np.inf] = 0
+    weights = np.exp(scores - tops[..., None])
+    sums = weights.sum(-1)
+    sums[sums == 0] = np.inf
+    return weights @ value / sums[..., None], tops, np.log(sums)
 
 
 def _run_without_compiler(lines):

@@ -197,11 +197,12 @@ class Work:
     from one element to the next, in each array, and where it begins in each array. `loop` and its `data` are addresses,
     for all calls or for each, and steps may be one row for all. Those of a part are made in order. Calls
     that write the same elements have to be in one part: `bounds` says with which call each part begins. `multiplies` if
-    the loop is of products of matrices: BLAS multiplies on the thread that calls it then.
+    the loop is of products of matrices: BLAS multiplies on the thread that calls it then. `chosen`, if given, says
+    which row of lengths, of steps and of places each call takes.
     """
 
     def __init__(self, loop: Any, data: Any, lengths: Any, steps: Any, places: np.ndarray, bounds: Sequence[int],
-                 multiplies: bool = False) -> None:
+                 multiplies: bool = False, chosen: Sequence[np.ndarray] | None = None) -> None:
         library = _library()
         assert library is not None
         self.library, self.rows, self.count = library, len(places), len(bounds)
@@ -212,11 +213,11 @@ class Work:
         self.pointers = np.empty_like(self.offsets)
         self.bases = (ctypes.c_int64 * places.shape[1])()
         self.base_array = np.frombuffer(self.bases, np.int64)
-        rows = np.arange(self.rows)
-        given = [np.ascontiguousarray(x, np.int64) for x in (lengths, steps)]
+        given = [*[np.ascontiguousarray(x, np.int64) for x in (lengths, steps)], self.pointers]
         self.kept: list[Any] = [*given]
-        arguments = address(self.pointers) + rows * (places.shape[1] * 8)
-        counted, stepped = (address(x) + (rows * (x.shape[1] * 8) if x.ndim > 1 else 0) for x in given)
+        rows = [np.arange(self.rows)] * 3 if chosen is None else chosen
+        counted, stepped, arguments = (address(x) + (of * (x.shape[1] * 8) if x.ndim > 1 else 0)
+                                       for x, of in zip(given, rows, strict=True))
         queue = np.zeros((self.count, _QUEUE), np.int64)
         queue[:-1, _NEXT] = address(queue) + (np.arange(self.count - 1) + 1) * (8 * _QUEUE)
         queue[:, _THIRD] = queue[:, _FOURTH] = _NOTHING
@@ -249,7 +250,7 @@ class Work:
                 np.add(self.offsets, self.base_array, self.pointers)
                 if self.moves is False:
                     self.last = addresses
-            self._execute()
+            self.execute_as_told()
             if self.moves is None:
                 self.moves = bool((self.pointers != self.offsets + self.base_array).any())
         finally:
@@ -260,9 +261,10 @@ class Work:
         """Makes the calls over arrays that begin there, in a row for each call; the lock is held."""
         self.last = None
         np.add(self.offsets, bases, self.pointers)
-        self._execute()
+        self.execute_as_told()
 
-    def _execute(self) -> None:
+    def execute_as_told(self) -> None:
+        """Makes the calls, over arrays that begin where `pointers` says; the lock is held."""
         library = self.library
         if not self.is_alone:
             library.execute(self.count, self.queue)

@@ -17,6 +17,7 @@ from ..._core.dtype import row_major
 from ..._core.geometry import Steps
 from ..._core.threads import get_num_threads
 from . import blas_team
+from .convolution_rounds import convolved
 from .jit import machine
 from .matrices import LANES, SMALL, matmul
 from .shared import empty, shared, zeros
@@ -130,6 +131,8 @@ def forward(x: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> Any:
         return made
     if _is_depthwise(x.shape[1], weight, groups):
         return _depthwise(x, weight, bias, made, steps)
+    if convolved(x, weight, bias, made, steps, lambda some: _forward(x[some], weight, bias, made[some], steps)):
+        return made
     work, rows = _products(made, weight), made.shape[2]
     if len(x) < min(worth(work), rows):
         x = padded(x, (steps.padding[0], *(0,) * (made.ndim - 3)))

@@ -101,15 +101,15 @@ def _shared_out(a: Any, b: Any, out: Any = None, row: Any = None) -> Any:
 
 def _by_blas_team(a: Any, b: Any, out: Any, row: Any) -> Any:
     """The same by OpenBLAS's threads: pieces of medium products, or all of a large one."""
-    from .shared import plain, shared
+    from .shared import plain
 
     a, b, target = plain(a), plain(b), plain(out)
     made = multiplied(np.matmul, (a, b), target)
+    multiplies_itself()
     if made is None:
-        multiplies_itself()
         made = np.matmul(a, b, out=target, order="C")
     if row is not None:
-        np.add(shared(made), row, out=made)
+        plus_row(made, row)
     return made if out is None else out
 
 

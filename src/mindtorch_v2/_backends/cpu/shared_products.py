@@ -103,15 +103,22 @@ def _plan(ufunc: Any, a: Any, b: Any, out: Any) -> _Product | None:
 
 
 def matrix_call(a: Any, b: Any, out: Any) -> tuple[int, int, tuple[int, ...], tuple[int, ...]] | None:
-    """The loop of `np.matmul(a, b, out)` of two matrices, its data, lengths and steps; None if BLAS takes them not."""
-    core, loop = _matrix_core(a, b) if a.ndim == b.ndim == out.ndim == 2 else None, _loop(np.matmul, a.dtype.char)
-    if core is None or loop is None or out.shape != (a.shape[0], b.shape[1]) or not a.dtype == b.dtype == out.dtype:
+    """The loop of `np.matmul(a, b, out)` of matrices, or of a row of them, its data, lengths and steps.
+
+    None if BLAS takes them not as they lie.
+    """
+    core = _matrix_core(a, b) if min(a.ndim, b.ndim) >= 2 and max(a.ndim, b.ndim) <= out.ndim <= 3 else None
+    loop = _loop(np.matmul, a.dtype.char)
+    if core is None or loop is None or not a.dtype == b.dtype == out.dtype:
         return None
-    _, sizes, steps, _ = core
-    own = _whole(out.strides, out.shape, out.itemsize)
-    if not _is_blas(own, out.shape, out.itemsize) or own[1] != out.itemsize:
+    leads, sizes, steps, result = core
+    lead, own = out.shape[:-2], _whole(out.strides[-2:], out.shape[-2:], out.itemsize)
+    if out.shape[-2:] != result or any(shape not in ((), lead, (1,)) for shape, _ in leads):
         return None
-    return *loop, (1, *sizes), (0, 0, 0, *steps, *own)
+    if not _is_blas(own, out.shape[-2:], out.itemsize) or own[1] != out.itemsize:
+        return None
+    outer = [(_over(each, lead) or (0,))[0] for each in (*leads, (lead, out.strides[:-2]))]
+    return *loop, (*(lead or (1,)), *sizes), (*outer, *steps, *own)
 
 
 def _loop(ufunc: Any, char: str) -> tuple[int, int] | None:

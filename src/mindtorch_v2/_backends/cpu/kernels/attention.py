@@ -1,6 +1,7 @@
 """Attention in blocks of queries: a kernel for each, and two for its gradients.
 
-Where no kernels are compiled, Python threads take some samples each.
+Where no kernels are compiled, OpenBLAS's threads compute a round (attention_rounds.py), or Python threads take some
+samples each.
 """
 
 import math
@@ -14,8 +15,9 @@ from ...._core.geometry import packed_order, strided_array
 from ...._core.threads import blas, get_num_threads
 from ...._kernels.library import attention as kernels
 from ...._kernels.panels import Tile
-from ...._ops.attention import _attention_array, _backward_array, _Blocks, _for_all_heads, _of_shared
-from .. import shared_xp
+from ...._ops.attention import NEVER, _attention_array, _backward_array, _Blocks, _for_all_heads, _of_shared
+from .. import blas_team, shared_xp
+from ..attention_rounds import attended
 from ..jit.calls import hurry, launched, note
 from ..jit.machine import tile
 from ..jit.repeats import empty, repeats, zeros
@@ -86,17 +88,40 @@ def _panels(key: Any, value: Any, found: Tile) -> tuple[Any, Any]:
             empty((heads * -(-value.shape[3] // width), tokens, width), key.dtype))
 
 
+def _added(mask: Any, query: Any, key: Any) -> Any:
+    """A mask as what is added to scores, for each sample and head; None without one."""
+    if mask is None:
+        return None
+    if mask.dtype == bool:
+        mask = np.where(mask, query.dtype.type(0), query.dtype.type(NEVER))
+    return np.broadcast_to(mask, (*query.shape[:3], key.shape[2]))
+
+
+def _attention_by_parts(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float,
+                        spec: tuple) -> Any:
+    """By Python threads, which take some samples each; None where NumPy's functions take all of them."""
+    parts = _by_samples(lambda part: _attention_array(shared_xp(), query[part], key[part], value[part], mask,
+                                                      is_causal, scale, spec), query, key, mask)
+    if parts is None or len(parts) == 1:
+        return parts and parts[0]
+    return (np.concatenate([output for output, _ in parts], out=_target(query, spec)),
+            np.concatenate([norms for _, norms in parts], 1))
+
+
 @repeats
 def attention(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float, spec: tuple) -> Any:
     if not _takes(query, key, value):
         return None
     if is_used():
-        parts = _by_samples(lambda part: _attention_array(shared_xp(), query[part], key[part], value[part], mask,
-                                                          is_causal, scale, spec), query, key, mask)
-        if parts is None or len(parts) == 1:
-            return parts and parts[0]
-        return (np.concatenate([output for output, _ in parts], out=_target(query, spec)),
-                np.concatenate([norms for _, norms in parts], 1))
+        def by_parts() -> Any:
+            return _attention_by_parts(query, key, value, mask, is_causal, scale, spec)
+
+        if query.ndim == 4 and blas_team.is_used():
+            made = attended(query, key, value, _added(mask, query, key), is_causal, scale, _target(query, spec),
+                            by_parts)
+            if made is not None:
+                return made
+        return by_parts()
     key, value = _for_all_heads(shared_xp(), query, key, value)
     blocks = _Blocks(shared_xp(), query, key, mask, is_causal, scale, get_num_threads())
     matrices = [_matrices(x) for x in (query, key, value)]
