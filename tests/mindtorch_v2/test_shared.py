@@ -12,6 +12,7 @@ from mindtorch_v2 import nn
 from mindtorch_v2._backends.cpu import (
     attention_rounds,
     blas_team,
+    convolution,
     convolution_rounds,
     openblas,
     programs,
@@ -659,6 +660,35 @@ def test_convolutions_are_one_round(monkeypatch, name, layout):
         assert others == [slice(0, shape[0])] * programs._CALLS
     convolution_rounds._plan.cache_clear()
     assert len(rounds) == 6
+
+
+@pytest.mark.parametrize("layout", ["in order", "channels last"])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_gradients_of_convolutions_are_one_round(monkeypatch, name, layout):
+    for limit in ("LEAST", "_COLUMNS"):
+        monkeypatch.setattr(convolution_rounds, limit, 1)
+    convolution_rounds._plan.cache_clear()
+    shape, kernel, stride, padding, dilation, groups = CONVOLUTIONS[name]
+    steps, others = Steps(stride, padding, dilation, groups), []
+    for kind, bias in (("f4", None), ("f8", numbers(shape[1], "f8"))):
+        others.clear()
+        for scale in range(1, 7):
+            x, weight = numbers(shape, kind), numbers(kernel, kind)
+            grad = numbers(convolved_by_sums(x, weight, None, steps).shape, kind) * scale
+            if layout == "channels last":
+                x, grad = (np.moveaxis(np.ascontiguousarray(np.moveaxis(a, 1, -1)), -1, 1) for a in (x, grad))
+            to_input, to_weight = np.full_like(x, np.nan), np.empty_like(weight)
+            assert convolution_rounds.input_gradient(grad, weight, bias, to_input, steps, lambda: others.append("x"))
+            found = convolution_rounds.weight_gradient(grad, x, to_weight, steps, lambda: others.append("weight"))
+            if scale <= programs._CALLS:
+                continue
+            wanted = np.empty(shape, kind)
+            convolution._to_input(grad, weight, bias, wanted, steps)
+            np.testing.assert_allclose(to_input, wanted, 1e-4, 1e-3)
+            wanted = convolution._to_weight(grad, x, to_weight, steps).reshape(kernel)
+            np.testing.assert_allclose(found, wanted, 1e-4, 1e-3)
+        assert others == ["x", "weight"] * programs._CALLS
+    convolution_rounds._plan.cache_clear()
 
 
 def test_convolutions_of_many_samples_are_several_rounds(monkeypatch):

@@ -17,7 +17,7 @@ from ..._core.dtype import row_major
 from ..._core.geometry import Steps
 from ..._core.threads import get_num_threads
 from . import blas_team
-from .convolution_rounds import convolved
+from .convolution_rounds import convolved, input_gradient, weight_gradient
 from .jit import machine
 from .matrices import LANES, SMALL, matmul
 from .shared import empty, shared, zeros
@@ -287,7 +287,13 @@ def to_input(grad: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> Any:
     is_plain = set(steps.stride) == {1} and min(around) >= 0 and fitting == made.shape[2:]
     if is_plain and weight.size <= grad.size:  # turning a large weight costs more than it saves
         return forward(grad, _turned(weight, groups), bias, made, steps._replace(padding=around))
-    in_parts(lambda part: _to_input(grad[part], weight, bias, made[part], steps), len(grad), _products(grad, weight))
+
+    def by_parts() -> None:
+        in_parts(lambda part: _to_input(grad[part], weight, bias, made[part], steps), len(grad),
+                 _products(grad, weight))
+
+    if not input_gradient(grad, weight, bias, made, steps, by_parts):
+        by_parts()
     return made
 
 
@@ -318,8 +324,13 @@ def to_weight(grad: Any, x: Any, made: Any, steps: Steps) -> Any:
         return made
     if _is_depthwise(x.shape[1], made, steps.groups):
         return _depthwise_to_weight(grad, x, made, steps)
-    totals = in_parts(lambda part: _to_weight(grad[part], x[part], made, steps), len(x), _products(grad, made))
-    made[...] = sum(totals).reshape(made.shape)
+
+    def by_parts() -> Any:
+        totals = in_parts(lambda part: _to_weight(grad[part], x[part], made, steps), len(x), _products(grad, made))
+        return sum(totals).reshape(made.shape)
+
+    total = weight_gradient(grad, x, made, steps, by_parts)
+    made[...] = by_parts() if total is None else total
     return made
 
 

@@ -1,4 +1,5 @@
 """Convolution in one round of OpenBLAS's threads: each takes some rows of some samples, from the input to the result.
+And its gradients: each adds up those of the weight over its rows, or folds columns back for its samples.
 
 A thread unfolds what its rows see into columns and multiplies, in memory of its own, which stays in its cache. With
 strides of 1 a tap sees the whole plane of a channel, moved by some elements: it is copied as one long row, and where
@@ -9,7 +10,7 @@ into planes, one for each phase 0 .. stride - 1, within which neighbouring resul
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,10 +19,12 @@ from numpy.lib.stride_tricks import as_strided
 from ..._core.geometry import Steps
 from ..._core.threads import get_num_threads
 from . import blas_team
+from .blas_team import parts_for
 from .matrices import LANES, SMALL
 from .programs import MOST_CALLS, deal, room
+from .shared import empty
 
-__all__ = ["convolved"]
+__all__ = ["convolved", "input_gradient", "weight_gradient"]
 
 LEAST = 1 << 18  # multiplications from which on threads share them
 _BLOCK = 1 << 18  # elements of columns that a core's cache holds beside the rest
@@ -29,9 +32,13 @@ _CALLS = MOST_CALLS // 2  # that a round makes at most
 _COST = 16  # multiplications in the time of an element of a cheap loop
 _COLUMNS, _MANY_COLUMNS = 32, 64  # of which a product has at least; the latter where BLAS copies the weight first
 _MOST_WEIGHTS = 1 << 18  # of a group, which each thread reads
+_MOST_UNFOLDED = 1 << 20  # elements of a whole sample's columns
 _UNEVEN = 1.25  # how much longer than the others the last thread may take
 _MOST_BLOCKS = 8  # times as many blocks, to that end
 _ALL = slice(None)
+
+
+# dimensions ----------------------------------------------------------------------------------------------------------
 
 
 class _Axis(NamedTuple):
@@ -69,16 +76,21 @@ def _axis(given: Sequence[int], rows: slice | None) -> _Axis:
     return _Axis(count, taps, high - low, planes)
 
 
-def _axes(x: Sequence[int], weight: Sequence[int], made: Sequence[int], steps: Steps, rows: slice) -> list[_Axis]:
-    """The dimensions of arrays of these shapes."""
+def _axes(x: Sequence[int], weight: Sequence[int], made: Sequence[int], steps: Steps,
+          rows: slice | None) -> list[_Axis]:
+    """The dimensions of arrays of these shapes, or of some rows of them."""
     given = zip(x[2:], made[2:], weight[2:], steps.stride, steps.dilation, steps.padding, strict=True)
     return [_axis(each, rows if d == 0 else None) for d, each in enumerate(given)]
 
 
+# the result ----------------------------------------------------------------------------------------------------------
+
+
 def convolved(x: Any, weight: Any, bias: Any, made: Any, steps: Steps, otherwise: Callable[[slice], None]) -> bool:
     """Whether threads did it, or `otherwise`, which convolves some samples, as long as it is not written down."""
-    if not blas_team.is_used() or not made.dtype == weight.dtype == x.dtype or not weight.flags.c_contiguous:
+    if not blas_team.is_used() or not made.dtype == weight.dtype == x.dtype:
         return False
+    weight = np.ascontiguousarray(weight)
     plan = _plan(x.shape, x.strides, weight.shape, made.shape, x.itemsize, steps, get_num_threads())
     if plan is None:
         return False
@@ -108,7 +120,7 @@ def _plan(shape: tuple[int, ...], strides: tuple[int, ...], kernel: tuple[int, .
         return None
     step = min(shape[0], _CALLS // calls)
     step = next((n for n in range(step, step // 2, -1) if shape[0] % n == 0), step)
-    return step, blocks, work // (shape[0] * _COST)
+    return step, blocks, max(1, work // (shape[0] * _COST))
 
 
 def _calls(axes: Sequence[_Axis], copies: bool, channels: int, outputs: int) -> int:
@@ -145,6 +157,9 @@ def _blocks(samples: int, axes: Sequence[_Axis], channels: int, weights: int, th
         if math.ceil(share) <= share * _UNEVEN:
             return blocks
     return least
+
+
+# in memory of a thread -----------------------------------------------------------------------------------------------
 
 
 class _Memory:
@@ -201,45 +216,69 @@ def _planes(x: Any, axes: Sequence[_Axis], memory: _Memory) -> Any:
     """What a block sees of a sample, (channels, *phases, *lengths): the input itself if it need not be copied."""
     if _is_seen_as_it_lies(x.shape[1:], x.strides[1:], x.itemsize, axes):
         return x[(_ALL, *(None,) * len(axes), *[a.planes[0] for a in axes])]
-    counts = [[len(range(x.shape[1 + d])[plane]) for plane in a.planes] for d, a in enumerate(axes)]
-    made = memory.of("planes", (len(x), *map(len, counts), *[a.length for a in axes]), str(counts))
-    for phases in itertools.product(*[range(len(a.planes)) for a in axes]):
-        own = [count[phase] for count, phase in zip(counts, phases, strict=True)]
-        if all(own):
-            made[(_ALL, *phases, *map(slice, own))] = x[(_ALL, *[a.planes[p] for a, p in zip(axes, phases)])]
+    counts = str([len(range(n)[plane]) for n, a in zip(x.shape[1:], axes, strict=True) for plane in a.planes])
+    made = memory.of("planes", (len(x), *[len(a.planes) for a in axes], *[a.length for a in axes]), counts)
+    for source, target in _phases(x, made, axes):
+        target[...] = source
     return made
+
+
+def _phases(x: Any, planes: Any, axes: Sequence[_Axis]) -> Iterator[tuple[Any, Any]]:
+    """The elements of a sample that make a plane, and where they lie there."""
+    for phases in itertools.product(*[range(len(a.planes)) for a in axes]):
+        seen = x[(_ALL, *[a.planes[phase] for a, phase in zip(axes, phases, strict=True)])]
+        if seen.size:
+            yield seen, planes[(_ALL, *phases, *map(slice, seen.shape[1:]))]
 
 
 def _columns(planes: Any, axes: Sequence[_Axis], groups: int, memory: _Memory) -> Any:
     """What taps see, (groups * last of the kernel * channels * rest of the kernel, positions)."""
+    room, rows = _column_room(axes, len(planes), groups, memory)
+    for to, of in _pairs(room, planes, axes, groups):
+        to[...] = of
+    _clear_between(room, axes)
+    return rows
+
+
+def _column_room(axes: Sequence[_Axis], channels: int, groups: int, memory: _Memory) -> tuple[Any, Any]:
+    """Memory for columns (groups, last of the kernel, channels of a group, *rest of it, *results), and as a matrix."""
     *kernel, last = [len(a.taps) for a in axes]
     *sizes, width = [a.size for a in axes]
-    is_long, channels = _is_long(axes), len(planes) // groups
-    pitch = axes[-1].length if is_long else width
-    made = memory.of("columns", (groups, last, channels, *kernel, *sizes, pitch), *axes[0].taps, axes[0].length)
-    planes = planes.reshape(groups, channels, *planes.shape[1:])
+    shape = (groups, last, channels // groups, *kernel, *sizes, axes[-1].length if _is_long(axes) else width)
+    room = memory.of("columns", shape, *axes[0].taps, axes[0].length)
+    return room, room.reshape(last * channels * math.prod(kernel), -1)
+
+
+def _pairs(columns: Any, planes: Any, axes: Sequence[_Axis], groups: int) -> Iterator[tuple[Any, Any]]:
+    """For each tap a part of the columns, and of planes, that are the same elements."""
+    *kernel, last = [len(a.taps) for a in axes]
+    is_long, pitch = _is_long(axes), columns.shape[-1]
+    planes = planes.reshape(groups, len(planes) // groups, *planes.shape[1:])
     for tap in itertools.product(*map(range, kernel), range(last)):
-        own = made[(_ALL, tap[-1], _ALL, *tap[:-1])]
-        phases, starts = zip(*[a.taps[k] for a, k in zip(axes, tap)])
-        seen = [a.seen(k) for a, k in zip(axes, tap)]
+        phases, starts = zip(*[a.taps[k] for a, k in zip(axes, tap, strict=True)])
+        seen = [a.seen(k) for a, k in zip(axes, tap, strict=True)]
         if any(s.stop == s.start for s in seen):
             continue
-        plane, rest = planes[(_ALL, _ALL, *phases)], seen if not is_long else seen[:-2]
-        to = (_ALL, _ALL, *rest)
-        of = (_ALL, _ALL, *[slice(s.start + start, s.stop + start) for s, start in zip(rest, starts)])
+        own, plane = columns[(_ALL, tap[-1], _ALL, *tap[:-1])], planes[(_ALL, _ALL, *phases)]
+        rest = seen[:-2] if is_long else seen
+        to, of = (_ALL, _ALL, *rest), (_ALL, _ALL, *[slice(s.start + n, s.stop + n) for s, n in zip(rest, starts)])
         if not is_long:
-            own[to] = plane[of]
+            yield own[to], plane[of]
             continue
         before = starts[-2] * pitch + starts[-1]  # of where the first result sees the plane
         low = max(seen[-2].start * pitch, -before)
         high = min(seen[-2].stop * pitch, axes[-2].length * pitch - before)
-        _joined(own)[(*to, slice(low, high))] = _joined(plane)[(*of, slice(low + before, high + before))]
-    if is_long:
-        for k in range(last):
-            seen_last = axes[-1].seen(k)
-            for at in (*range(seen_last.start), *range(seen_last.stop, width)):
-                made[(_ALL, k, ..., at)] = 0
-    return made.reshape(groups * last * channels * math.prod(kernel), -1)
+        yield _joined(own)[(*to, slice(low, high))], _joined(plane)[(*of, slice(low + before, high + before))]
+
+
+def _clear_between(columns: Any, axes: Sequence[_Axis]) -> None:
+    """Zeros where a long row took the end of one row for the beginning of the next, and between results."""
+    if not _is_long(axes):
+        return
+    for tap in range(len(axes[-1].taps)):
+        seen = axes[-1].seen(tap)
+        for at in (*range(seen.start), *range(seen.stop, columns.shape[-1])):
+            columns[(_ALL, tap, ..., at)] = 0
 
 
 def _joined(array: Any) -> Any:
@@ -293,3 +332,92 @@ def _is_packed(shape: Sequence[int], strides: Sequence[int], step: int) -> bool:
             return False
         step *= n
     return True
+
+
+# gradients -----------------------------------------------------------------------------------------------------------
+
+
+def weight_gradient(grad: Any, x: Any, made: Any, steps: Steps, otherwise: Callable[[], Any]) -> Any:
+    """The gradient of the weight, or what `otherwise` gives as long as it is not written down; None for others."""
+    if not blas_team.is_used() or not made.dtype == grad.dtype == x.dtype:
+        return None
+    plan = _plan(x.shape, x.strides, made.shape, grad.shape, x.itemsize, steps, get_num_threads())
+    if plan is None or plan[0] < len(x):
+        return None
+    _, blocks, effort = plan
+    count = min(len(x) * blocks, parts_for(len(x) * effort))
+    outputs, *rest, last = made.shape
+    totals, others = empty((count, outputs, last, math.prod(rest)), x.dtype), []
+    deal(np, _add_blocks, (steps, blocks, count, made.shape), len(x) * blocks, (x, grad, totals),
+         effort=len(x) * effort, otherwise=lambda: others.append(otherwise()))
+    if others:
+        return others[0]
+    return np.add.reduce(totals, 0).swapaxes(1, 2).reshape(made.shape)
+
+
+def _add_blocks(xp: Any, part: slice, steps: Steps, blocks: int, count: int, shape: tuple[int, ...], x: Any, grad: Any,
+                totals: Any) -> None:
+    """What some blocks of rows add to the gradient of a weight of this shape: one of so many parts."""
+    items, rows, memory = len(x) * blocks, grad.shape[2], _Memory(x)
+    total = totals[-(-part.start * count // items)].reshape(steps.groups, shape[0] // steps.groups, -1)
+    for at in range(part.start, part.stop):
+        sample, block = divmod(at, blocks)
+        some = slice(rows * block // blocks, rows * (block + 1) // blocks)
+        axes = _axes(x.shape, shape, grad.shape, steps, some)
+        columns = _columns(_planes(x[sample], axes, memory), axes, steps.groups, memory)
+        own = _as_rows(grad[sample, :, some], columns.shape[1], memory)
+        outputs, width = total.shape[1:]
+        for group in range(steps.groups):
+            rows_of, seen = own[group * outputs :][:outputs], columns[group * width :][:width]
+            target = total[group] if at == part.start else memory.of("sum", (outputs, width))
+            xp.matmul(rows_of, seen.T, out=target)
+            if at > part.start:
+                xp.add(total[group], target, out=total[group])
+
+
+def input_gradient(grad: Any, weight: Any, bias: Any, made: Any, steps: Steps, otherwise: Callable[[], None]) -> bool:
+    """Whether threads wrote the gradient of the input, or `otherwise`, as long as it is not written down."""
+    if not blas_team.is_used() or not made.dtype == weight.dtype == grad.dtype:
+        return False
+    weight, threads = np.ascontiguousarray(weight), get_num_threads()
+    plan = _plan(made.shape, made.strides, weight.shape, grad.shape, made.itemsize, steps, threads)
+    unfolded = made.shape[1] * math.prod(weight.shape[2:]) * math.prod(grad.shape[2:])
+    if plan is None or plan[0] < len(made) or len(made) < threads // 2 or unfolded > _MOST_UNFOLDED:
+        return False
+    deal(np, _fold_samples, (steps,), len(made), (grad, weight, bias, made), effort=len(made) * plan[2],
+         otherwise=otherwise)
+    return True
+
+
+def _fold_samples(xp: Any, part: slice, steps: Steps, grad: Any, weight: Any, bias: Any, made: Any) -> None:
+    """The gradient of the input for some samples: columns are multiplied, and added up where taps saw them."""
+    memory, axes = _Memory(made), _axes(made.shape, weight.shape, grad.shape, steps, None)
+    matrix, offset = _turned(weight, steps, memory), 0
+    if bias is not None:
+        offset = bias.reshape(-1, *(1,) * len(axes))
+    planes = memory.of("planes", (made.shape[1], *[len(a.planes) for a in axes], *[a.length for a in axes]))
+    for sample in range(part.start, part.stop):
+        room, rows = _column_room(axes, made.shape[1], steps.groups, memory)
+        given = _as_rows(grad[sample], rows.shape[1], memory)
+        _, outputs, width = matrix.shape
+        for group in range(steps.groups):
+            xp.matmul(matrix[group].T, given[group * outputs :][:outputs], out=rows[group * width :][:width])
+        _clear_between(room, axes)
+        planes[...] = 0
+        for to, of in _pairs(room, planes, axes, steps.groups):
+            xp.add(of, to, out=of)
+        if any(len(a.planes) < stride for a, stride in zip(axes, steps.stride, strict=True)):  # what no tap sees
+            made[sample] = offset
+        for target, source in _phases(made[sample], planes, axes):
+            xp.add(source, offset, out=target)
+
+
+def _as_rows(grad: Any, columns: int, memory: _Memory) -> Any:
+    """The gradient of a block of results as a matrix of so many columns, with zeros between rows."""
+    *sizes, width = grad.shape[1:]
+    pitch = columns // math.prod(sizes)
+    if pitch != width or not _is_packed(grad.shape[1:], grad.strides[1:], grad.itemsize):
+        laid = memory.of("grad", (len(grad), *sizes, pitch))
+        laid[..., :width] = grad
+        grad = laid
+    return as_strided(grad, (len(grad), columns), (grad.strides[0], grad.itemsize), subok=True)

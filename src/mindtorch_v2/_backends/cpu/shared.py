@@ -91,10 +91,10 @@ class Shared(np.ndarray):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         target = self[index] if self.size >= LEAST and _is_basic(index) else None
-        if target.__class__ is not Shared or not isinstance(value, np.ndarray):
-            super().__setitem__(index, value)
-        elif not _is_same(target, value) and not copied(target, value):  # the same after `x[index] += y`
-            super().__setitem__(index, value)
+        if target.__class__ is Shared and isinstance(value, np.ndarray) and (
+                _is_same(target, value) or copied(target, value)):  # the same after `x[index] += y`
+            return
+        super().__setitem__(index, value)
 
     def astype(self, dtype: Any, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         if not args and not kwargs and np.dtype(dtype) == self.dtype:
