@@ -739,6 +739,38 @@ def test_attention_is_one_round(monkeypatch, masked, queries, keys, shared_by):
         assert len(others) == programs._CALLS
 
 
+@pytest.mark.parametrize("masked", [None, "causal", "float", "hidden"])
+@pytest.mark.parametrize("queries, keys, shared_by", [(16, 16, 1), (5, 9, 2), (1, 12, 1)])
+def test_gradients_of_attention_are_one_round(monkeypatch, masked, queries, keys, shared_by):
+    from mindtorch_v2._backends.cpu import xp
+    from mindtorch_v2._ops.attention import _backward_array
+
+    monkeypatch.setattr(attention_rounds, "LEAST", 1)
+    others = []
+    for kind in ("f4", "f8"):
+        others.clear()
+        for scale in range(1, 7):
+            query, grad = (np.swapaxes(numbers((3, queries, 4, 8), kind), 1, 2) * scale / 8 for _ in range(2))
+            key, value = numbers((3, 4 // shared_by, keys, 8), kind), numbers((3, 4 // shared_by, keys, 8), kind)
+            mask = None
+            if masked not in (None, "causal"):
+                mask = numbers((queries, keys), kind)
+                if masked == "hidden":
+                    mask[:, : keys // 2], mask[0] = -np.inf, -np.inf
+            wide = None if mask is None else np.broadcast_to(mask, (3, 4, queries, keys))
+            is_causal = masked == "causal"
+            output, *norms = attended_by_sums(query, key, value, wide, is_causal)
+            found = attention_rounds.attended_back(grad, query, key, value, wide, is_causal, 0.3,
+                                                   np.array(norms), lambda: others.append(1) or ("otherwise",))
+            if scale <= programs._CALLS:
+                assert found == ("otherwise",)
+                continue
+            wanted = _backward_array(xp, grad, query, key, value, mask, is_causal, 0.3, np.array(norms), output)
+            for one, other in zip(found, wanted, strict=True):
+                np.testing.assert_allclose(one, other, 1e-3, 1e-4)
+        assert len(others) == programs._CALLS
+
+
 def attended_by_sums(query, key, value, mask, causal):
     key, value = (np.repeat(x, query.shape[1] // x.shape[1], 1) for x in (key, value))
     scores = query @ key.swapaxes(2, 3) * 0.3

@@ -17,7 +17,6 @@ from ..._core.dtype import row_major
 from ..._core.geometry import Steps
 from ..._core.threads import get_num_threads
 from . import blas_team
-from .convolution_rounds import convolved, input_gradient, weight_gradient
 from .jit import machine
 from .matrices import LANES, SMALL, matmul
 from .shared import empty, shared, zeros
@@ -121,6 +120,15 @@ def _direct() -> Any:
     return conv
 
 
+def _rounds() -> Any:
+    """The module that convolves on OpenBLAS's threads; None where these are not used now."""
+    if not blas_team.is_used():
+        return None
+    from . import convolution_rounds
+
+    return convolution_rounds
+
+
 def forward(x: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> Any:
     """Each window of the input times the weight."""
     groups = steps.groups
@@ -131,7 +139,9 @@ def forward(x: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> Any:
         return made
     if _is_depthwise(x.shape[1], weight, groups):
         return _depthwise(x, weight, bias, made, steps)
-    if convolved(x, weight, bias, made, steps, lambda some: _forward(x[some], weight, bias, made[some], steps)):
+    rounds = _rounds()
+    if rounds is not None and rounds.convolved(
+            x, weight, bias, made, steps, lambda some: _forward(x[some], weight, bias, made[some], steps)):
         return made
     work, rows = _products(made, weight), made.shape[2]
     if len(x) < min(worth(work), rows):
@@ -292,7 +302,8 @@ def to_input(grad: Any, weight: Any, bias: Any, made: Any, steps: Steps) -> Any:
         in_parts(lambda part: _to_input(grad[part], weight, bias, made[part], steps), len(grad),
                  _products(grad, weight))
 
-    if not input_gradient(grad, weight, bias, made, steps, by_parts):
+    rounds = _rounds()
+    if rounds is None or not rounds.input_gradient(grad, weight, bias, made, steps, by_parts):
         by_parts()
     return made
 
@@ -329,7 +340,8 @@ def to_weight(grad: Any, x: Any, made: Any, steps: Steps) -> Any:
         totals = in_parts(lambda part: _to_weight(grad[part], x[part], made, steps), len(x), _products(grad, made))
         return sum(totals).reshape(made.shape)
 
-    total = weight_gradient(grad, x, made, steps, by_parts)
+    rounds = _rounds()
+    total = None if rounds is None else rounds.weight_gradient(grad, x, made, steps, by_parts)
     made[...] = by_parts() if total is None else total
     return made
 

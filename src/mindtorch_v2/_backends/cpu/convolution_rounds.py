@@ -18,7 +18,6 @@ from numpy.lib.stride_tricks import as_strided
 
 from ..._core.geometry import Steps
 from ..._core.threads import get_num_threads
-from . import blas_team
 from .blas_team import parts_for
 from .matrices import LANES, SMALL
 from .programs import MOST_CALLS, deal, room
@@ -88,7 +87,7 @@ def _axes(x: Sequence[int], weight: Sequence[int], made: Sequence[int], steps: S
 
 def convolved(x: Any, weight: Any, bias: Any, made: Any, steps: Steps, otherwise: Callable[[slice], None]) -> bool:
     """Whether threads did it, or `otherwise`, which convolves some samples, as long as it is not written down."""
-    if not blas_team.is_used() or not made.dtype == weight.dtype == x.dtype:
+    if not made.dtype == weight.dtype == x.dtype:
         return False
     weight = np.ascontiguousarray(weight)
     plan = _plan(x.shape, x.strides, weight.shape, made.shape, x.itemsize, steps, get_num_threads())
@@ -339,7 +338,7 @@ def _is_packed(shape: Sequence[int], strides: Sequence[int], step: int) -> bool:
 
 def weight_gradient(grad: Any, x: Any, made: Any, steps: Steps, otherwise: Callable[[], Any]) -> Any:
     """The gradient of the weight, or what `otherwise` gives as long as it is not written down; None for others."""
-    if not blas_team.is_used() or not made.dtype == grad.dtype == x.dtype:
+    if not made.dtype == grad.dtype == x.dtype:
         return None
     plan = _plan(x.shape, x.strides, made.shape, grad.shape, x.itemsize, steps, get_num_threads())
     if plan is None or plan[0] < len(x):
@@ -377,7 +376,7 @@ def _add_blocks(xp: Any, part: slice, steps: Steps, blocks: int, count: int, sha
 
 def input_gradient(grad: Any, weight: Any, bias: Any, made: Any, steps: Steps, otherwise: Callable[[], None]) -> bool:
     """Whether threads wrote the gradient of the input, or `otherwise`, as long as it is not written down."""
-    if not blas_team.is_used() or not made.dtype == weight.dtype == grad.dtype:
+    if not made.dtype == weight.dtype == grad.dtype:
         return False
     weight, threads = np.ascontiguousarray(weight), get_num_threads()
     plan = _plan(made.shape, made.strides, weight.shape, grad.shape, made.itemsize, steps, threads)

@@ -17,7 +17,7 @@ from ...._kernels.library import attention as kernels
 from ...._kernels.panels import Tile
 from ...._ops.attention import NEVER, _attention_array, _backward_array, _Blocks, _for_all_heads, _of_shared
 from .. import blas_team, shared_xp
-from ..attention_rounds import attended
+from ..attention_rounds import attended, attended_back
 from ..jit.calls import hurry, launched, note
 from ..jit.machine import tile
 from ..jit.repeats import empty, repeats, zeros
@@ -150,18 +150,31 @@ def attention(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scal
     return made, norms
 
 
+def _backward_by_parts(grad: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float,
+                       norms: Any, output: Any) -> Any:
+    """The same of gradients."""
+    parts = _by_samples(lambda part: _backward_array(shared_xp(), grad[part], query[part], key[part], value[part],
+                                                     mask, is_causal, scale, norms[:, part], output[part]),
+                        query, key, mask)
+    if parts is None or len(parts) == 1:
+        return parts and parts[0]
+    return tuple(map(np.concatenate, zip(*parts, strict=True)))
+
+
 @repeats
 def attention_backward(grad: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float,
                        norms: Any, output: Any) -> Any:
     if not _takes(query, grad, key, value):
         return None
     if is_used():
-        parts = _by_samples(lambda part: _backward_array(shared_xp(), grad[part], query[part], key[part], value[part],
-                                                         mask, is_causal, scale, norms[:, part], output[part]),
-                            query, key, mask)
-        if parts is None or len(parts) == 1:
-            return parts and parts[0]
-        return tuple(map(np.concatenate, zip(*parts, strict=True)))
+        def by_parts() -> Any:
+            return _backward_by_parts(grad, query, key, value, mask, is_causal, scale, norms, output)
+
+        if query.ndim == 4 and blas_team.is_used():
+            made = attended_back(grad, query, key, value, _added(mask, query, key), is_causal, scale, norms, by_parts)
+            if made is not None:
+                return made
+        return by_parts()
     all_keys, all_values = _for_all_heads(shared_xp(), query, key, value)
     blocks = _Blocks(shared_xp(), query, all_keys, mask, is_causal, scale, get_num_threads())
     queries, grads, keys_, values = (_matrices(x) for x in (query, grad, all_keys, all_values))
