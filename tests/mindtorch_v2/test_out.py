@@ -489,3 +489,84 @@ def test_numbers_that_a_type_does_not_hold_are_refused_in_place() -> None:
         with pytest.raises(RuntimeError, match="cannot be converted"):
             torch.clamp(x, 0, 1000, out=x)
     assert x._version == REPEATED and x.tolist() == [1] * 8
+
+
+# where targets lie ---------------------------------------------------------------------------------------------------
+
+PIVOTS = torch.tensor([1, 2, 3], dtype=torch.int32)
+SHIFTED = {
+    "addbmm": lambda x, out: torch.addbmm(x, torch.ones(2, 3, 3), torch.ones(2, 3, 3), out=out),
+    "baddbmm": lambda x, out: torch.baddbmm(x[None], torch.ones(1, 3, 3), torch.ones(1, 3, 3), out=out[None]),
+    "msort": lambda x, out: torch.msort(x, out=out),
+    "conj_physical": lambda x, out: torch.conj_physical(x, out=out),
+}
+TURNED = {
+    "lu_solve": lambda x, out: torch.linalg.lu_solve(torch.eye(3), PIVOTS, x, out=out),
+    "ormqr": lambda x, out: torch.ormqr(torch.eye(3), torch.ones(3), x, out=out),
+    "householder_product": lambda x, out: torch.linalg.householder_product(x, torch.ones(3), out=out),
+    "ldl_solve": lambda x, out: torch.linalg.ldl_solve(torch.eye(3), PIVOTS, x, out=out),
+}
+
+
+@pytest.mark.parametrize("name", SHIFTED)
+def test_a_target_lies_over_an_operand_element_on_element_or_not_at_all(name):
+    memory = torch.arange(10.0)
+    x = memory[:9].view(3, 3)
+    for target in (memory[1:].view(3, 3), x.t()):
+        with pytest.raises(RuntimeError, match="some elements of the input tensor and the written-to tensor refer to"):
+            SHIFTED[name](x, target)
+    assert memory.tolist() == list(range(10))
+    SHIFTED[name](x, x)
+
+
+@pytest.mark.parametrize("name", TURNED)
+def test_a_target_by_columns_is_no_turned_operand(name):
+    x = torch.eye(3) + torch.arange(9.0).view(3, 3)
+    before = x.clone()
+    with pytest.raises(RuntimeError, match="some elements of the input tensor and the written-to tensor refer to"):
+        TURNED[name](x, x.t())
+    assert torch.equal(x, before)
+    TURNED[name](x, x)
+
+
+@pytest.mark.parametrize(("call", "emptied", "resized"), [
+    (lambda out: torch.linalg.inv(torch.eye(3), out=out), (1, 3), (1, 3)),
+    (lambda out: torch.linalg.solve(torch.eye(3), torch.ones(3, 3), out=out), (1, 3), (1, 3)),
+    (lambda out: torch.linalg.cholesky(torch.eye(3), out=out), (1, 3), (1, 3)),
+    (lambda out: torch.cholesky_inverse(torch.eye(3), out=out), (1, 3), (3, 1)),
+    (lambda out: torch.geqrf(torch.eye(3), out=(out, torch.empty(0))), (1, 3), (3, 1)),
+    (lambda out: torch.sort(torch.eye(3).t(), out=(out, torch.empty(0, dtype=torch.int64))), (1, 3), (1, 3)),
+    (lambda out: torch.max(torch.eye(3).t(), torch.eye(3).t(), out=out), (1, 3), (1, 3)),
+    (lambda out: torch.linalg.matrix_power(torch.eye(3), 2, out=out), (3, 1), (3, 1)),
+])  # fmt: skip
+def test_how_resized_targets_lie(call, emptied, resized):
+    empty, other = torch.empty(0), torch.empty(2)
+    call(empty)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        call(other)
+    assert (empty.stride(), other.stride()) == (emptied, resized)
+
+
+def test_empty_leaves_what_it_need_not_resize():
+    out = torch.arange(3.0)
+    assert torch.empty(3, out=out) is out and out.tolist() == [0, 1, 2] and out._version == 0
+    assert torch.empty(2, 2, out=out).shape == (2, 2) and out._version == 1
+
+
+@pytest.mark.parametrize("name", "elu gelu hardsigmoid hardswish hardtanh leaky_relu log_sigmoid mish silu".split())
+def test_activations_of_the_extension_store(name):
+    x, out = torch.linspace(-2, 2, 5), torch.empty(0)
+    function = getattr(torch._C._nn, name)
+    assert function(x, out=out) is out and torch.equal(out, function(x))
+
+
+def test_activations_of_nn_functional_do_not_store():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'out'"):
+        torch.nn.functional.silu(torch.ones(2), out=torch.empty(2))
+
+
+@pytest.mark.parametrize("name", ["std", "var", "std_mean", "var_mean"])
+def test_a_correction_is_real(name):
+    with pytest.raises(RuntimeError, match="value cannot be converted to type double without overflow"):
+        getattr(torch, name)(torch.ones(2, 3), correction=1j)

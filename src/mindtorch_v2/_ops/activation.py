@@ -35,7 +35,10 @@ def _check_numbers(self: Tensor, *numbers: Any) -> None:
 
 
 def functional(operator: Operator, signature: str, *, underscore: bool = False) -> None:
-    """Declares the operator's form in nn.functional, which has `inplace` last; also `name_` with `underscore`."""
+    """Declares the operator's form in nn.functional, which has `inplace` last; also `name_` with `underscore`.
+
+    In `torch._C._nn`, where PyTorch has those that are not in torch itself, it is the operator, with `out=`.
+    """
     inplace = operator.declaration.inplace
     defaults = operator.schema.defaults
 
@@ -50,6 +53,8 @@ def functional(operator: Operator, signature: str, *, underscore: bool = False) 
     op(f"{name}.functional({arguments}", kernel=Composite(call), public="nn.functional")
     if underscore:
         PUBLIC["nn.functional"][operator.schema.base_name + "_"] = [inplace]
+    if operator.schema.base_name not in PUBLIC["torch"]:
+        PUBLIC.setdefault("_nn", {}).update({name: [operator], f"{name}_": [inplace]})
 
 
 # relu and its relatives ----------------------------------------------------------------------------------------------
@@ -364,8 +369,8 @@ op("log_sigmoid(Tensor self) -> Tensor",
    kernel=computes(_log_sigmoid_spec, lambda xp, self: xp.asarray(_log_sigmoid(xp, self), order="C")),
    npu="aclnnLogSigmoid(self, out)", kernels={"cpu": "activation.log_sigmoid"},
    grad=dict(self=elementwise(lambda xp, grad, self: grad / (1 + xp.exp(self)))),
-   public="", aliases=("nn.functional.logsigmoid",), inplace=False, samples=unary(),
-   out=FOUND._replace(names="nn.functional.logsigmoid", resizes=True), batch=in_front,
+   public="_nn", aliases=("nn.functional.logsigmoid",), inplace=False, samples=unary(),
+   out=FOUND._replace(names="nn.functional.logsigmoid _nn.log_sigmoid", resizes=True), batch=in_front,
    aten=Aten(name="log_sigmoid_forward", result=first))
 
 
@@ -428,7 +433,7 @@ def _glu_by_parts(self: Any, dim: int) -> Any:
     return value * gate.sigmoid()
 
 
-op("glu(Tensor self, int dim=-1) -> Tensor", public="nn.functional",
+op("glu(Tensor self, int dim=-1) -> Tensor", public="nn.functional _nn",
    kernel=computes(_glu_spec, _glu), grad=dict(self=_glu_grad),
    samples=cases(case(t(2, 4)), case(t(4, 3), dim=0),
                  error(RuntimeError, "Halving dimension must be even, but dimension 1 is size 3", t(2, 3)),

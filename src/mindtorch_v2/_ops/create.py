@@ -219,7 +219,7 @@ op(f"ones(int[] size, {FACTORY}) -> Tensor",
 op(f"empty(int[] size, {FACTORY}, MemoryFormat? memory_format=None) -> Tensor",
    kernel=Factory(lambda size, dtype, layout, device, pin_memory, requires_grad, memory_format:
                   Spec(checked_size(size, "empty"), dtype or get_default_dtype(), format_strides(size, memory_format)),
-                  _empty), out=FILLED, aten="memory_format",
+                  _empty), out=FILLED._replace(only_resizes=True), aten="memory_format",
    kernels={"npu": "factories.unfilled", "sparse": "layouts.made_empty"})
 _FULL = op(f"full(int[] size, Scalar fill_value, {FACTORY}) -> Tensor",
    kernel=Factory(_full_spec, lambda xp, size, fill_value, *rest, spec:

@@ -474,8 +474,8 @@ CONJUGATE = op("_conj_physical(Tensor self) -> Tensor",
 _CONJUGATED = function_of(CONJUGATE)
 
 
-@composite("conj_physical(Tensor(a) self) -> Tensor(a)", samples=unary(),
-           out=AS_OPERAND._replace(names="torch.conj_physical"), keeps_zero=True, linear=True)
+@composite("conj_physical(Tensor(a) self) -> Tensor(a)", aligned="self", samples=unary(),
+           out=AS_OPERAND._replace(names="torch.conj_physical", lies_as_made="resized"), keeps_zero=True, linear=True)
 def _conj_physical(self):
     return _CONJUGATED(self) if self.dtype.is_complex else self
 

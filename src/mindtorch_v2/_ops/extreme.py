@@ -12,7 +12,7 @@ from ._declare.batch import of_all_elements
 from ._declare.families import computes
 from ._declare.formulas import on_arrays
 from ._declare.op import composite, op
-from ._declare.out import Out, type_of_first
+from ._declare.out import AS_MADE, Out, type_of_first
 from ._declare.rules import Spec
 from ._declare.samples import TensorSample, bools, case, cases, error, ints, t, values
 from .reduce import (
@@ -153,7 +153,7 @@ def _declare_extremum(word: str, ufunc: str) -> None:
                      error(IndexError, "Dimension out of range", t(2, 3), 2)))
 
     composite(f"{word}.other(Tensor self, Tensor other) -> Tensor", aligned="self other", resizes_expanded=False,
-              samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3))))(
+              out=AS_MADE, samples=cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(3))))(
         lambda self, other: self.maximum(other) if word == "max" else self.minimum(other))
 
     def index_spec(self: Tensor, dim: int | None, keepdim: bool) -> Spec:

@@ -688,7 +688,7 @@ _NONZERO = op("nonzero(Tensor self) -> Tensor", sized_by_data=True, kernel=moves
               samples=cases(case(values([[1.0, 0.0], [0.0, 2.0]])), case(bools(2, 3)), case(t(0, 2))),
               batch=dynamic_shape,
               out=Out("exact", "nonzero: Expected out tensor to have scalar type Long but got scalar type{given}",
-                      grad="ignored"),
+                      grad="ignored", lies_as_made="resized"),
               kernels={"cpu": "index.nonzero", "cuda": "nonzero.nonzero", "npu": "index.nonzero"})
 _nonzero_places = function_of(_NONZERO)
 

@@ -469,7 +469,7 @@ op("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar 
    grad=dict(self=lambda grad, beta: scaled(grad, beta),
              batch1=lambda grad, batch2, alpha: scaled(of_left(grad, batch2), alpha),
              batch2=lambda grad, batch1, alpha: scaled(of_right(grad, batch1), alpha)),
-   inplace=True,
+   inplace=True, aligned="self",
    samples=cases(*_BATCH_SAMPLES, error(RuntimeError, "The expanded size of the tensor (6) must match the existing "
                                                       "size (5) at "
                                         "non-singleton dimension 2.", t(5), t(2, 3, 4), t(2, 4, 6))),
@@ -478,8 +478,7 @@ op("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar 
 
 
 @composite("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-           node="AddbmmBackward0",
-           inplace=True,
+           node="AddbmmBackward0", inplace=True, aligned="self",
            samples=cases(case(t(3, 5), t(2, 3, 4), t(2, 4, 5)), case(t(5), t(2, 3, 4), t(2, 4, 5), beta=0.5, alpha=2),
                          error(IndexError, "Dimension out of range (expected to be in range of [-2, 1], but got 2)",
                                t(3, 5), t(2, 3, 4), t(4, 5))),

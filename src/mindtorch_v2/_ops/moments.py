@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from .._core.dtype import COMPLEX, FLOAT, REDUCED, dtype, promote_types
+from .._core.dtype import COMPLEX, FLOAT, REDUCED, dtype, float64, promote_types
 from .._core.tensor import Tensor
 from .._core.warn import warn
 from .._dispatch.callers import call_bound
@@ -16,6 +16,7 @@ from ._declare.op import composite, function_of, op, public_functions
 from ._declare.out import CASTABLE, Out
 from ._declare.rules import Spec
 from ._declare.samples import case, cases, error, ints, t
+from .copy import stored_number
 from .extreme import kinks
 from .reduce import DIM_ERRORS, axes_of, contiguous, folded, folded_count, folded_shape, reduced_dims, summed, unfolded
 
@@ -29,6 +30,8 @@ def _variance_spec(name: str, word: str) -> Callable:
     def infer(self: Tensor, dim: Any, correction: Any, keepdim: bool) -> Spec:
         if self.dtype.category < FLOAT:
             raise RuntimeError(f"{word} only support floating point and complex dtypes")
+        if correction.__class__ is complex:
+            stored_number(correction, float64)  # which raises
         shape = self._array.shape
         dims = reduced_dims(dim, len(shape))
         if 0 in shape or folded_count(shape, dim) <= (1 if correction is None else correction):

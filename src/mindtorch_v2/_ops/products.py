@@ -87,7 +87,7 @@ op("addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1
    samples=cases(case(t(2, 3), t(2), t(3)), case(t(3), t(2), t(3), beta=0.5, alpha=2),
                  case(t(2, 3), t(2), t(3), beta=0),
                  error(RuntimeError, "addr: Expected 1-D argument vec1, but got 2-D", t(2), t(2, 3), t(4))),
-   out=CASTABLE, autocast=dict(accelerators="lower"), batch=decomposed,
+   out=CASTABLE._replace(lies_as_made="resized"), autocast=dict(accelerators="lower"), batch=decomposed,
    decomposition=lambda self, vec1, vec2, beta, alpha: _addr_by_parts(self, vec1, vec2, beta, alpha),
    old_orders=("beta self alpha vec1 vec2", "beta self vec1 vec2"), sharded="added m,n->mn")
 

@@ -15,7 +15,7 @@ from ._declare.aten import Aten, if_given
 from ._declare.batch import Call, Result, against_a_set, of_all_elements, one_by_one
 from ._declare.families import computes
 from ._declare.op import composite, function_of, op
-from ._declare.out import Out, type_of_first
+from ._declare.out import AS_MADE, Out, type_of_first
 from ._declare.rules import Spec, anywhere, common_dtype, pointwise_strides, shape_text, unwatched
 from ._declare.samples import bools, case, cases, error, ints, t, values
 from .copy import store, uninitialised
@@ -112,6 +112,7 @@ def _sorted_grad(grad: Tensor, indices: Tensor, self_shape: Any, dim: int) -> Te
 
 
 op("sort(Tensor self, int dim=-1, bool descending=False, *, bool? stable=False) -> (Tensor values, Tensor indices)",
+    out=AS_MADE,
    node={"SortBackward1": "stable"},
    aligned="self",
    kernel=computes(_sort_spec, _sort),
@@ -131,7 +132,7 @@ def _argsort(self, dim, descending, stable):
     return self.detach().sort(dim, descending, stable=stable)[1]
 
 
-@composite("msort(Tensor self) -> Tensor", samples=cases(case(t(3, 2)), case(t())))
+@composite("msort(Tensor self) -> Tensor", out=AS_MADE, aligned="self", samples=cases(case(t(3, 2)), case(t())))
 def _msort(self):
     return self.sort(0)[0]
 

@@ -31,6 +31,7 @@ from .rules import (
     broadcast_shape,
     c_name,
     check_operands,
+    check_overlap,
     check_shape_fits,
     check_writable,
     common_dtype,
@@ -55,17 +56,25 @@ class Out(NamedTuple):
     by: str = ""  # whose name PyTorch gives, for operators that it writes by others
     resizes: bool = False  # without a warning
     fills: bool = False  # after it resized, so that elements may share memory
+    only_resizes: bool = False  # there is nothing to write
     counts: bool = False  # writes numbers in turn into as many elements, whatever the shape
     joins: str = ""  # the argument that is broadcast together with what is written to
     check: Callable[..., None] | None = None  # of (target, *arguments), before anything is computed
     check_arguments: Callable[..., None] | None = None  # of what is looked at before gradients are
     first: Callable[..., dtype] | None = None  # of the arguments: the type that is compared before anything else
     rewrites: Callable[..., bool] | None = None  # of the arguments: whether PyTorch writes twice
+    # Whether a target that is "resized" has the strides of the result, or one that was "emptied" before; others lie row
+    # by row then.
+    lies_as_made: str = ""
+    # The argument that PyTorch copies into a target whose matrices lie by columns, to compute there: it may not lie
+    # over the target otherwise than element on element.
+    columns_of: str = ""
     error: type[Exception] = RuntimeError
 
 
 FAMILYS = Out()  # as is usual for the family
 EXACT, CASTABLE, ANY = Out("exact"), Out("castable"), Out("any")
+AS_MADE = Out(lies_as_made="resized")
 AS_OPERAND = Out("exact", "Found dtype {given} but expected {made}")
 FOUND = Out("exact", "expected scalar type {made} but found {given}")
 BOOLEAN = Out("exact", "{name} does not support non-boolean outputs.")
@@ -164,6 +173,8 @@ def write_out(operator: Operator, values: Sequence[Any], out: Any) -> Any:
         values = [*values[:at], values[at].expand(shape), *values[at + 1 :]]
     if rule.check is not None:
         rule.check(targets[0], *values)
+    if rule.columns_of and _lies_by_columns(targets[0]):
+        check_overlap(targets[0], values[operator.schema.index[rule.columns_of]])
     with changed_modes(grad_enabled=False, include=modes.include & ~AUTOCAST_MASK):
         try:
             result = call_bound(operator, values)
@@ -326,10 +337,13 @@ def _store(target: Tensor, value: Tensor, elementwise: bool, rule: Out, operands
         for _ in range(times if target.numel() and not rule.resizes else 0):
             warnings.warn(_resized(target, value, rule), stacklevel=4)
         shape = tuple(value.shape)
-        kept = elementwise or _lies_by_channels(value)
+        as_made = rule.lies_as_made == "resized" or rule.lies_as_made == "emptied" and not target.numel()
+        kept = elementwise or as_made or _lies_by_channels(value)
         strides = value.stride() if kept else contiguous_strides(shape)
         show(target, target.untyped_storage(), target.storage_offset(), shape, strides)
-    if target._array.size:
+    elif rule.only_resizes:
+        return
+    if target._array.size and not rule.only_resizes:
         if target._keys & MARKED_MASK or modes.include & PIPELINE_MASK:  # which records it
             target.copy_(value)  # type: ignore[attr-defined]
             return
@@ -352,6 +366,11 @@ def _lies_by_channels(value: Tensor) -> bool:
     if value.dim() not in (4, 5) or value.is_contiguous():
         return False
     return value.is_contiguous(memory_format=channels_last if value.dim() == 4 else channels_last_3d)
+
+
+def _lies_by_columns(target: Tensor) -> bool:
+    """Whether the matrices of a tensor lie by columns, one after the other."""
+    return target.dim() > 1 and target.mT.is_contiguous() and not target.is_contiguous()  # type: ignore[attr-defined]
 
 
 def _resized(target: Tensor, value: Tensor, rule: Out) -> str:

@@ -11,7 +11,7 @@ from .._declare.aten import LEAF
 from .._declare.batch import in_front
 from .._declare.families import computes, moves
 from .._declare.op import composite, function_of, op
-from .._declare.out import Out, safely
+from .._declare.out import AS_MADE, EXACT, Out, safely
 from .._declare.rules import Spec, shape_text
 from .._declare.samples import case, cases, error, t, values
 from ..join import cat, constant_pad_nd
@@ -64,6 +64,7 @@ def _cholesky_grad(grad: Any, L: Any, upper: bool) -> Any:
 
 _cholesky_ex = function_of(op(
     "linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)",
+    out=AS_MADE,
     kernel=computes(_cholesky_spec, _cholesky),
     grad=dict(self=_cholesky_grad), public="", aliases=("linalg.cholesky_ex",),
     samples=cases(case(POSITIVE), case(POSITIVE, upper=True), case(t(0, 0)), case(t(0, 3, 3)),
@@ -74,7 +75,8 @@ _cholesky_ex = function_of(op(
     batch=in_front, autocast=dict(cpu="float32"), kernels={"npu": "linalg.cholesky"}, sharded="whole"))
 
 
-@composite("linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor", public="", aliases=("linalg.cholesky",),
+@composite("linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor",
+           out=AS_MADE, public="", aliases=("linalg.cholesky",),
            samples=cases(case(POSITIVE), case(POSITIVE, upper=True), case(t(0, 0))), autocast=dict(cpu="float32"))
 def _linalg_cholesky(self, upper):
     L, info = _cholesky_ex(self, upper=upper)
@@ -147,7 +149,7 @@ def _lu_factor_grad(grad: Any, LU: Any, pivots: Any) -> Any:
 
 _lu_factor_ex = function_of(op(
     "linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, "
-    "Tensor info)",
+    "Tensor info)", out=AS_MADE,
     kernel=computes(_lu_factor_spec, _lu_factor),
     grad=dict(A=_lu_factor_grad), public="", aliases=("linalg.lu_factor_ex",),
     samples=cases(case(t(3, 3)), case(t(2, 4, 3)), case(t(2, 3, 4)), case(t(0, 3)), case(t(3, 0)),
@@ -158,7 +160,7 @@ _lu_factor_ex = function_of(op(
     batch=in_front, sharded="whole"))
 
 
-@composite("linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)", public="",
+@composite("linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)", out=AS_MADE, public="",
            aliases=("linalg.lu_factor",), samples=cases(case(t(3, 3)), case(t(2, 4, 3)), case(t(0, 3))))
 def _linalg_lu_factor(A, pivot):
     LU, pivots, info = _lu_factor_ex(A, pivot=pivot)
@@ -293,7 +295,7 @@ def no_derivative(name: str) -> Any:
 
 _ldl_factor_ex = function_of(op(
     "linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False) -> (Tensor LD, Tensor pivots, "
-    "Tensor info)",
+    "Tensor info)", out=AS_MADE,
     kernel=computes(_ldl_spec, _ldl), grad=dict(self=no_derivative("linalg_ldl_factor_ex")),
     public="", aliases=("linalg.ldl_factor_ex",),
     samples=cases(case(POSITIVE), case(INDEFINITE), case(INDEFINITE, hermitian=True), case(t(0, 3, 3)),
@@ -301,7 +303,8 @@ _ldl_factor_ex = function_of(op(
     batch=in_front))
 
 
-@composite("linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)", public="",
+@composite("linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)",
+           out=AS_MADE, public="",
            aliases=("linalg.ldl_factor",), samples=cases(case(POSITIVE), case(INDEFINITE)))
 def _ldl_factor(self, hermitian):
     LD, pivots, info = _ldl_factor_ex(self, hermitian=hermitian)
@@ -356,7 +359,7 @@ def _square_qr_grad(of_q: Any, of_r: Any, Q: Any, R: Any) -> Any:
 
 
 linalg_qr = function_of(op(
-    "linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)",
+    "linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)", out=AS_MADE,
     kernel=computes(_qr_spec, _qr),
     npu="aclnnLinalgQr(A, mode{reduced,complete,r}, Q, R)",
     grad=dict(A=_qr_grad), public="", aliases=("linalg.qr",),
@@ -397,7 +400,7 @@ def _geqrf_grad(grads: tuple) -> Any:
 op("geqrf(Tensor self) -> (Tensor a, Tensor tau)", kernel=computes(_geqrf_spec, _geqrf), grad=dict(self=_geqrf_grad),
    samples=cases(case(t(4, 3)), case(t(2, 3, 4)), case(t(0, 3)),
                  error(RuntimeError, "torch.geqrf: input must have at least 2 dimensions.", t(3))),
-   out=safely("torch.geqrf", "a"), batch=in_front, autocast=dict(cpu="float32"))
+   out=safely("torch.geqrf", "a")._replace(lies_as_made="emptied"), batch=in_front, autocast=dict(cpu="float32"))
 
 
 # Householder reflectors ----------------------------------------------------------------------------------------------
@@ -484,10 +487,12 @@ householder_product = function_of(op(
                   error(RuntimeError, "input.shape[-2] must be greater than or equal to input.shape[-1]", t(2, 3),
                         t(2)),
                   error(RuntimeError, "input.shape[-1] must be greater than or equal to tau.shape[-1]", t(3, 2), t(3))),
-    out=safely("torch.linalg.householder_product"), autocast=dict(cpu="float32")))
+    out=safely("torch.linalg.householder_product")._replace(columns_of="input", lies_as_made="emptied"),
+    autocast=dict(cpu="float32")))
 
 
-@composite("orgqr(Tensor self, Tensor input2) -> Tensor", samples=cases(case(t(4, 3), t(3))),
+@composite("orgqr(Tensor self, Tensor input2) -> Tensor",
+           out=EXACT._replace(lies_as_made="emptied"), samples=cases(case(t(4, 3), t(3))),
            autocast=dict(cpu="float32"))
 def _orgqr(self, input2):
     return householder_product(self, input2)
@@ -548,4 +553,5 @@ _ormqr = function_of(op(
                   error(RuntimeError, "torch.ormqr: other.shape[-2] must be equal to input.shape[-2]", t(3, 2), t(2),
                         t(4, 2))),
     out=Out("exact", "torch.ormqr: Expected input and result to have the same dtype, but input has dtype{made} and "
-                     "result has dtype {given}"), autocast=dict(cpu="float32")))
+                     "result has dtype {given}", columns_of="input3", lies_as_made="emptied"),
+    autocast=dict(cpu="float32")))

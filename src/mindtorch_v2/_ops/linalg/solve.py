@@ -10,7 +10,7 @@ from ..._core.warn import warn_once
 from .._declare.batch import Call, Result, aligned, in_front, matrices
 from .._declare.families import computes
 from .._declare.op import composite, function_of, op
-from .._declare.out import safely
+from .._declare.out import AS_MADE, Out, safely
 from .._declare.rules import Spec, broadcast_shape, shape_text
 from .._declare.samples import case, cases, error, t, values
 from .common import (
@@ -103,6 +103,7 @@ def _solve_by_parts(A: Any, B: Any, left: bool, check_errors: bool) -> tuple[Any
 
 _solve_ex = function_of(op(
     "linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)",
+    out=AS_MADE,
     kernel=computes(_solve_spec, _solve), grad={"A, B": _solve_grads}, public="", aliases=("linalg.solve_ex",),
     decomposition=_solve_by_parts,
     samples=cases(case(REGULAR, t(3, 2)), case(REGULAR, t(3)), case(t(2, 3, 3, low=1.0, high=4.0), t(2, 3)),
@@ -113,7 +114,8 @@ _solve_ex = function_of(op(
     batch=_solve_each))
 
 
-@composite("linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor", public="", aliases=("linalg.solve",),
+@composite("linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor",
+           out=AS_MADE, public="", aliases=("linalg.solve",),
            samples=cases(case(REGULAR, t(3, 2)), case(REGULAR, t(2, 3), left=False), case(REGULAR, t(3))),
            autocast=dict(cpu="float32"))
 def linalg_solve(A, B, left):
@@ -140,7 +142,7 @@ def _inv_grad(grad: Any, inverse: Any) -> Any:
 
 
 linalg_inv_ex = function_of(op(
-    "linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)",
+    "linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)", out=AS_MADE,
     kernel=computes(_inv_spec, _inv), grad=dict(A=_inv_grad), public="", aliases=("linalg.inv_ex",),
     samples=cases(case(REGULAR), case(t(2, 3, 3, low=1.0, high=4.0)), case(t(0, 0)),
                   error(RuntimeError, "linalg.inv: A must be batches of square matrices", t(2, 3)),
@@ -154,13 +156,13 @@ def _inverse(A: Any, name: str = "linalg.inv") -> Any:
     return inverse
 
 
-@composite("linalg_inv(Tensor A) -> Tensor", public="", aliases=("linalg.inv",),
+@composite("linalg_inv(Tensor A) -> Tensor", out=AS_MADE, public="", aliases=("linalg.inv",),
            samples=cases(case(REGULAR), case(t(2, 3, 3, low=1.0, high=4.0))), autocast=dict(cpu="float32"))
 def linalg_inv(A):
     return _inverse(A)
 
 
-@composite("inverse(Tensor self) -> Tensor", samples=cases(case(REGULAR)), autocast=dict(cpu="float32"))
+@composite("inverse(Tensor self) -> Tensor", out=AS_MADE, samples=cases(case(REGULAR)), autocast=dict(cpu="float32"))
 def _torch_inverse(self):
     return _inverse(self)
 
@@ -246,10 +248,11 @@ def _lu_solve_grads(grad: Any, LU: Any, pivots: Any, result: Any, left: bool, ad
 _linalg_lu_solve = function_of(op(
     "linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor",
     kernel=computes(_lu_solve_spec, _lu_solve), grad={"LU, B": _lu_solve_grads}, public="",
-    aliases=("linalg.lu_solve",)))
+    aliases=("linalg.lu_solve",), out=Out(columns_of="B", lies_as_made="resized")))
 
 
-@composite("lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor", autocast=dict(cpu="float32"))
+@composite("lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor", autocast=dict(cpu="float32"),
+           out=Out(columns_of="self", lies_as_made="resized"))
 def _torch_lu_solve(self, LU_data, LU_pivots):
     warn_once("torch.lu_solve is deprecated in favor of torch.linalg.lu_solveand will be removed in a future PyTorc"
               "h release.\nNote that torch.linalg.lu_solve has its arguments reversed.\nX = torch.lu_solve(B, LU, "
@@ -328,7 +331,7 @@ op("cholesky_inverse(Tensor self, bool upper=False) -> Tensor",
    samples=cases(case(POSITIVE), case(POSITIVE, True), case(t(0, 0)),
                  error(RuntimeError, "cholesky_inverse: A must be batches of square matrices", t(2, 3))),
    batch=in_front,
-   out=safely("cholesky_inverse"), autocast=dict(cpu="float32"))
+   out=safely("cholesky_inverse")._replace(lies_as_made="emptied"), autocast=dict(cpu="float32"))
 
 
 def _ldl_solve_spec(LD: Tensor, pivots: Tensor, B: Tensor, hermitian: bool) -> Spec:
@@ -369,4 +372,4 @@ def _ldl_solve(xp: Any, LD: Any, pivots: Any, B: Any, hermitian: bool, spec: Spe
 
 op("linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor",
    kernel=computes(_ldl_solve_spec, _ldl_solve), grad={"LD, B": no_derivative("linalg_ldl_solve")}, public="",
-   aliases=("linalg.ldl_solve",))
+   aliases=("linalg.ldl_solve",), out=Out(columns_of="B", lies_as_made="resized"))

@@ -8,7 +8,7 @@ from ..._dispatch.argument_checks import expected
 from .._declare.batch import in_front
 from .._declare.families import computes
 from .._declare.op import composite, function_of, op
-from .._declare.out import CASTABLE, safely
+from .._declare.out import AS_MADE, CASTABLE, safely
 from .._declare.rules import Spec, broadcast_shape, check_constant, records, shape_text
 from .._declare.samples import case, cases, error, t
 from ..extreme import kinks
@@ -81,7 +81,8 @@ _eigh_of = function_of(op(
    kernels={"cuda": "spectral.eigh"}, decomposition=_eigh_by_parts, sharded="whole"))
 
 
-@composite("linalg_eigh(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)", public="",
+@composite("linalg_eigh(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
+           out=AS_MADE, public="",
            aliases=("linalg.eigh",),
            samples=cases(case(INDEFINITE), case(POSITIVE, "U"), case(t(0, 0)), case(t(0, 3, 3)),
                          error(RuntimeError, "Expected UPLO argument to be 'L' or 'U', but got X", t(3, 3), "X"),
@@ -230,6 +231,7 @@ linalg_svd_of = function_of(op(
 
 
 @composite("linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)",
+           out=AS_MADE,
            public="", aliases=("linalg.svd",),
            samples=cases(case(t(0, 3)), case(t(3, 0), False), case(t(2, 0, 3), False), case(t(3, 3)),
                          error(RuntimeError, "keyword argument `driver=` is only supported on CUDA inputs", t(3, 3),
