@@ -595,14 +595,22 @@ def test_programs_are_forgotten_when_they_are_many(monkeypatch):
             programs.deal(np, twice, (), 8, (x, made))
             assert np.array_equal(made, x + x)
 
+    def written():
+        return [x[0][1] for (*_, x, _), found in programs._programs.items() if isinstance(found, programs._Program)]
+
+    run(39, 5)
     monkeypatch.setattr(programs, "_PLANS", 5)
-    for length in range(40, 60):
+    for length in range(40, 60):  # which come once
         run(length, 1)
         assert len(programs._programs) <= 5
-    monkeypatch.setattr(programs, "_KEPT_CALLS", 5)
-    for length in range(40, 44):
-        run(length, 5)
-        assert sum(p.work.rows for p in programs._programs.values() if isinstance(p, programs._Program)) <= 5
+    assert written() == [39]
+    monkeypatch.setattr(programs, "_KEPT_CALLS", 3)  # each has two
+    run(40, 5)
+    run(41, 9)
+    assert written() == [39, 40]  # which are in use, so that there is no room for another
+    monkeypatch.setattr(programs, "_IDLE", 0)
+    run(42, 5)
+    assert written() == [40, 42]
 
 
 CONVOLUTIONS = {  # input, weight, stride, padding, dilation, groups

@@ -114,7 +114,8 @@ def _plan(shape: tuple[int, ...], strides: tuple[int, ...], kernel: tuple[int, .
         return None
     axes = _axes(shape, kernel, made, steps, slice(0, made[2]))
     copies = not _is_seen_as_it_lies(shape[2:], strides[2:], item, axes)
-    calls, blocks = _calls(axes, copies, shape[1], made[1]), _blocks(shape[0], axes, shape[1], weights, threads)
+    blocks = _blocks(shape[0], axes, shape[1], weights, threads)
+    calls = _calls(axes, copies, shape[1], made[1], blocks or 1)
     if blocks is None or calls > _CALLS:
         return None
     step = min(shape[0], _CALLS // calls)
@@ -122,14 +123,15 @@ def _plan(shape: tuple[int, ...], strides: tuple[int, ...], kernel: tuple[int, .
     return step, blocks, max(1, work // (shape[0] * _COST))
 
 
-def _calls(axes: Sequence[_Axis], copies: bool, channels: int, outputs: int) -> int:
-    """About how many calls a sample takes, if planes are copied or not."""
+def _calls(axes: Sequence[_Axis], copies: bool, channels: int, outputs: int, blocks: int) -> int:
+    """About how many calls a sample of so many blocks takes, if planes are copied or not."""
     rows, taps = math.prod([a.size for a in axes[:-1]]), math.prod([len(a.taps) for a in axes])
     planes = math.prod([len(a.planes) for a in axes]) * math.prod([a.length for a in axes[:-1]]) if copies else 0
     if not _is_long(axes):
         return channels * (planes + taps * rows)
     between = axes[-1].length - axes[-1].size
-    return channels * (planes + taps * rows // axes[-2].size) + (outputs * rows if between else 0)
+    lines = rows // axes[-2].size if len(axes) > 2 else blocks  # that a tap sees
+    return channels * (planes + taps * lines) + (outputs * rows if between else 0)
 
 
 def _is_long(axes: Sequence[_Axis]) -> bool:

@@ -6,6 +6,7 @@ then on one round of threads (blas_team.py) makes all these calls, where the arr
 calls, such as the columns of a convolution, is in memory of the part, which stays in the cache of its thread.
 """
 
+import itertools
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,11 +24,13 @@ __all__ = ["MOST_CALLS", "deal", "room"]
 
 _CALLS = 3  # of one geometry before it is written down, which takes as long as some hundred calls
 MOST_CALLS = 1 << 16  # of a program
-_PLANS, _KEPT_CALLS = 256, 1 << 18  # geometries that are remembered, and calls of all programs
+_PLANS, _KEPT_CALLS = 256, 1 << 19  # geometries that are remembered, and calls of all programs
+_IDLE = 1 << 12  # functions that are dealt out until a program that is not run makes room for others
 _NUMBERS = (float, int)
 _UNUSED = 3  # references to memory that no array shows: the list's, the loop's, and the question's own
 _programs: dict[tuple, Any] = {}  # how often there was a geometry, then its _Program, or None if it cannot be one
 planning.plans.append(_programs)
+_dealt = itertools.count()
 
 
 class _Unwritable(Exception):
@@ -247,10 +250,11 @@ class _Program:
         self.stretches = [_Stretch(work.offsets[start:end], work.pointers[start:end], of[order[start]].tolist())
                           for start, end in zip(ends, ends[1:])]
         self.last: list[int] | None = None  # where arrays began
+        self.used = next(_dealt)
         self.kept = [*recorder.kept, *recorder.room]
 
     def run(self, arrays: Sequence[np.ndarray]) -> None:
-        begins = [*[address(array) for array in arrays], 0]
+        begins, self.used = [*[address(array) for array in arrays], 0], next(_dealt)
         with self.work.library.lock:
             last, self.last = self.last, None
             for stretch in self.stretches:
@@ -294,7 +298,9 @@ def deal(xp: Any, function: Callable, given: tuple, samples: int, arrays: Sequen
             program = None
             found += 1
         else:
-            program = found = _written(np if made is None else xp, function, given, samples, arrays, held, effort)
+            program = found = None
+            if _has_room():
+                program = found = _written(np if made is None else xp, function, given, samples, arrays, held, effort)
             if found is not None and made is not None:
                 function(xp, slice(0, samples), *given, *arrays)
                 wanted = made.tobytes()
@@ -310,10 +316,25 @@ def deal(xp: Any, function: Callable, given: tuple, samples: int, arrays: Sequen
         function(xp, slice(0, samples), *given, *own)
 
 
+def _has_room() -> bool:
+    """Whether one more program may be kept; those that were not run for long make room."""
+    programs = [(key, program) for key, program in list(_programs.items()) if program.__class__ is _Program]
+    now, kept = next(_dealt), sum([program.work.rows for _, program in programs])
+    for key, program in programs:
+        if kept >= _KEPT_CALLS and now - program.used > _IDLE:
+            _programs.pop(key, None)
+            kept -= program.work.rows
+    return kept < _KEPT_CALLS
+
+
 def _remember(key: tuple, found: Any) -> None:
-    calls = [program.work.rows for program in (*_programs.values(), found) if program.__class__ is _Program]
-    if len(_programs) >= _PLANS or sum(calls) > _KEPT_CALLS:
-        _programs.clear()
+    """Keeps a count, a program or None. Where there are too many, counts of what did not come often are forgotten."""
+    if len(_programs) >= _PLANS:
+        for other, program in list(_programs.items()):
+            if program.__class__ is not _Program:
+                _programs.pop(other, None)
+        if len(_programs) >= _PLANS:
+            _programs.clear()
     _programs[key] = found
 
 
