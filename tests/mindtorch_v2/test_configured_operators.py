@@ -84,6 +84,17 @@ def test_gradients_of_zeros_where_nothing_depends():
     assert not x.grad.any()
 
 
+@pytest.mark.parametrize(("p", "rows"), [(1.0, 4), (2.0, 4), (3.0, 4), (1.0, 30), (3.0, 30), (2.0, 30)])
+def test_distances_and_their_gradients_lie_alike_at_every_call(p, rows):
+    multiplied = p == 2 and rows > 25  # then gradients are products with the operands, and lie as those
+    for _ in range(12):
+        x, y = ((torch.arange(3.0 * rows) ** power).view(3, rows).t().requires_grad_() for power in (1, 2))
+        made = torch.cdist(x, y, p)
+        gradients = torch.autograd.grad(made, (x, y), torch.ones(rows, rows).t())
+        assert made.stride() == (rows, 1)
+        assert [g.stride() for g in gradients] == [(1, rows) if multiplied else (3, 1)] * 2
+
+
 def test_addr_without_its_matrix_does_not_read_it():
     assert torch.addr(torch.full((2, 3), math.nan), torch.ones(2), torch.ones(3), beta=0).tolist() == [[1.0] * 3] * 2
 

@@ -243,3 +243,12 @@ def test_reducing_by_scatter_is_said_to_be_deprecated() -> None:
     finally:
         torch.set_warn_always(False)
     assert made.tolist() == [[2.0, 0.0]]
+
+
+@pytest.mark.parametrize("needs_grad", [False, True])
+def test_a_number_written_by_a_mask_into_an_expanded_tensor_warns_of_both_writes(needs_grad):
+    shown = (torch.ones(1, 3, requires_grad=needs_grad) * 1).expand(2, 3)
+    with pytest.warns(UserWarning) as told:
+        shown[shown > 0] = 2.0
+    assert [str(one.message).split()[2] for one in told] == ["index_put_", "masked_fill_"]
+    assert shown.tolist() == [[2.0] * 3] * 2

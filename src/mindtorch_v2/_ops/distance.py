@@ -19,6 +19,7 @@ from ._declare.recorded import once, recorded_gradients
 from ._declare.rules import Spec, anywhere, broadcast_shape, common_dtype, records
 from ._declare.samples import case, cases, error, ints, t
 from .matrices import check_same_scalar
+from .reduce import contiguous
 
 complex_of, triu_indices = function_of(registry.get("complex")), function_of(registry.get("triu_indices"))
 
@@ -67,7 +68,7 @@ def _cdist_spec(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -> S
 
 
 def _cdist_array(xp: Any, x1: Any, x2: Any, p: float, compute_mode: int | None) -> Any:
-    return _lengths(xp, x1[..., :, None, :] - x2[..., None, :, :], p)
+    return contiguous(_lengths(xp, x1[..., :, None, :] - x2[..., None, :, :], p))
 
 
 def _cdist_by_parts(x1: Any, x2: Any, p: float, compute_mode: int | None) -> Any:
@@ -84,7 +85,7 @@ _cdist_backward = function_of(op(
     "_cdist_backward(Tensor grad, Tensor x1, Tensor x2, float p, Tensor cdist) -> Tensor",
     kernel=computes(lambda grad, x1, x2, p, cdist: Spec((*grad._array.shape[:-2], *x1._array.shape[-2:]), x1.dtype),
                     lambda xp, grad, x1, x2, p, cdist:
-                    _slopes(xp, x1[..., :, None, :] - x2[..., None, :, :], cdist, grad, p).sum(-2)),
+                    contiguous(_slopes(xp, x1[..., :, None, :] - x2[..., None, :, :], cdist, grad, p).sum(-2))),
     kernels={"cpu": "distance.cdist_backward"}, public=""))
 
 
@@ -105,7 +106,7 @@ _cdist_forward = function_of(op(
 def _euclidean_array(xp: Any, x1: Any, x2: Any) -> Any:
     squares = (x1 * x1).sum(-1)[..., :, None] + (x2 * x2).sum(-1)[..., None, :]
     squares = squares - 2 * xp.matmul(x1, x2.swapaxes(-1, -2))
-    return xp.sqrt(xp.maximum(squares, 0))
+    return contiguous(xp.sqrt(xp.maximum(squares, 0)))
 
 
 def _euclidean_grads(grad: Any, x1: Any, x2: Any, result: Any) -> tuple:

@@ -206,7 +206,9 @@ def _index_put_each(call: Call) -> Result:
 
 
 op("index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
-   kernel=Updates(_check_index_put, _index_put, expanded="tensor[indices] = tensor"),
+   kernel=Updates(_check_index_put, _index_put, expanded="tensor[indices] = tensor",
+                  fills=lambda self, indices, values, accumulate:
+                  not accumulate and filling_mask(self, indices, values) is not None),
    kernels={"cpu": "index.index_put", "cuda": "index.index_put", "npu": "index.prepare_put"},
    npu="aclnnIndexPutImpl(self, indices, values, accumulate, unsafe=True)", mixes_devices=True,
    grad=dict(self=_index_put_grad, values=lambda grad, indices: index_with(grad, indices)),

@@ -27,15 +27,17 @@ class Updates(Family):
     `check(*arguments)` raises; `write(xp, target, *arguments)` stores into an array. Where operands are broadcast,
     `shape(*arguments)` says what comes out of the functional form, which is row-major unless it `preserves` strides.
     Where PyTorch only warns of writing to expanded tensors, `expanded` is the index expression that does the same.
+    `fills` tells of the arguments whether it takes the write for `masked_fill_`, which warns once more.
     With `memory_first`, an expanded tensor is refused before the arguments are looked at.
     """
 
     inplace = True
 
     def __init__(self, check: Callable, write: Callable, *, shape: Callable | None = None, preserves: bool = True,
-                 expanded: str | None = None, memory_first: bool = False) -> None:
+                 expanded: str | None = None, memory_first: bool = False,
+                 fills: Callable[..., bool] | None = None) -> None:
         self.check, self.write, self.shape, self.preserves = check, write, shape, preserves
-        self.expanded, self.memory_first = expanded, memory_first
+        self.expanded, self.memory_first, self.fills = expanded, memory_first, fills
 
     def sharing(self, schema: Schema) -> Iterable[tuple[int, bool]]:
         """The places and what is written there lie apart from what is written to; that may be `self`."""
@@ -128,6 +130,8 @@ def check_update(family: Updates, operator: Operator, target: Tensor, args: Sequ
     if expanded and family.memory_first:
         check_writable(target)
     family.check(target, *args)
+    if expanded and family.fills is not None and family.fills(target, *args):
+        warn_if_expanded(target, "masked_fill_", "tensor[mask] = scalar", 5)
     if expanded and family.expanded is None:
         check_writable(target)
     if shape is not None and shape(target, *args) != target._array.shape:
