@@ -23,11 +23,13 @@ from .._core.tensor import wrap
 from .._core.warn import warn_once
 from .._dispatch.keys import (
     BACKEND_MASK,
+    BACKWARD_PIPELINE_MASKS,
     CPU_MASK,
     INFERENCE_MASK,
     REQUIRES_GRAD,
     SPARSE_MASK,
     TORCH_DISPATCH_MASK,
+    UNRECORDED_PIPELINE_MASKS,
     modes,
 )
 from .node import AccumulateGrad, HookDict, Node, VersionCounter
@@ -647,9 +649,11 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], keep_graph: bool,
     previous, include = state["grad_enabled"], state["include"]
     outer, recorder = state.get("backward_pass"), state.get("recorder")
     try:  # before anything is changed, as an interrupt may come at any time
+        state["backward_pass"] = task
         if previous is not create_graph:
             modes.switch_grad(create_graph)
-        state["backward_pass"] = task
+        elif state["masks"] is UNRECORDED_PIPELINE_MASKS:
+            modes.update()
         if recorder is not None:
             recorder.watch(task)
         starts: list[tuple[tuple, Any]] = []
@@ -675,6 +679,8 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], keep_graph: bool,
             modes.update(grad_enabled=previous, include=include)
         elif state["grad_enabled"] is not previous:
             modes.switch_grad(previous)
+        elif state["masks"] is BACKWARD_PIPELINE_MASKS:
+            modes.update()
     if accumulate_grad:
         return ()
     return _collected(task, inputs, allow_unused)

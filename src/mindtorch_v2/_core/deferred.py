@@ -7,6 +7,17 @@ from typing import Any
 _HELD_BY_ITS_PLACE = 2  # references to a field's value, of which one is that of the count
 
 
+def _is_gone(place: Any) -> bool:
+    """Whether no tensor of the program shows what lies at a place of a recording, which may have a tensor to lend."""
+    own = _HELD_BY_ITS_PLACE
+    if place.tensor is None:
+        return sys.getrefcount(place.array) <= own
+    lent = place.array.trace.lent
+    listed = lent is not None and place in lent.lending  # which refers to the tensor, and twice to the array
+    return (sys.getrefcount(place.tensor) <= own + listed
+            and sys.getrefcount(place.array) <= own + 1 + 2 * listed)  # fmt: skip
+
+
 class LateArray:
     """What stands for an array, which `settled` gives when somebody asks for its elements."""
 
@@ -81,7 +92,7 @@ class Deferred(LateArray):
         """Whether one tensor shows this memory, and no view of it is there any more."""
         if self.others or self.root is not None:
             return False
-        return not self.views or all([sys.getrefcount(place.array) <= _HELD_BY_ITS_PLACE for place in self.views])
+        return not self.views or all(map(_is_gone, self.views))
 
     def settled(self) -> Any:
         """The array, computed now if it was not yet."""
@@ -91,6 +102,11 @@ class Deferred(LateArray):
             if self.error is not None:
                 raise RuntimeError(f"this tensor was never computed: {self.error}") from self.error
         return self.value
+
+    def __eq__(self, other: object) -> bool:  # not that of another array, whose elements would be compared
+        return self is other
+
+    __hash__ = object.__hash__
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name != "__array_interface__" or name in Deferred.__annotations__:

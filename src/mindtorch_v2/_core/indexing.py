@@ -35,13 +35,13 @@ from .._ops.scatter import filling_mask
 from .._ops.slice import select_view, slice_view
 from .._ops.stride import alias
 from .._ops.view import unsqueeze
+from .deferred import Deferred
 from .device import CPU, META
 from .dtype import FLOAT, INT, bool_, complex32, finfo, float32, float64, int64, uint8
 from .from_data import from_numpy, tensor
 from .tensor import Tensor, tracked_view
 
 _PLAIN, _PLAIN_VIEW = CPU_MASK, CPU_MASK | VIEW_MASK
-_RECORDED, _RECORDED_VIEW = _PLAIN | PIPELINE_MASK, _PLAIN_VIEW | PIPELINE_MASK
 # A place that _pipeline/record_views.py fills: the part of a recorded tensor, None where an operator has to tell.
 recorded_part: list[Callable[[Tensor, Any], Tensor | None]] = []
 _FULL = slice(None)
@@ -68,6 +68,10 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     if kind is int or kind is slice or kind is tuple or index is None:
         keys = self._keys
         if unusual.threads:
+            if self._array.__class__ is Deferred:
+                part = recorded_part[0](self, index)
+                if part is not None:
+                    return part
             include, allow = modes.masks
             keys = (keys | include) & allow
             if keys & PIPELINE_MASK and self._array.__class__ is np.ndarray:
@@ -80,10 +84,6 @@ def getitem(self: Tensor, index: Any) -> Tensor:
             dim = _place_of_none(index) if kind is tuple and self._array.size else None
             if dim is not None and (dim < 0 or len(index) <= self._array.ndim + 1):
                 return unsqueeze(self, dim)
-        elif keys == _RECORDED or keys == _RECORDED_VIEW and not self._base._keys & REQUIRES_GRAD:  # type: ignore
-            part = recorded_part[0](self, index)
-            if part is not None:
-                return part
     if self._keys & PYTHON_MASK and not modes.exclude & PYTHON_MASK:
         return call_torch_function(Tensor.__getitem__, [self], (self, index), {})
     if kind is int:

@@ -196,10 +196,21 @@ unusual = _Unusual()
 USUAL_MASKS = (0, ALL_KEYS)
 RECORDING_MASK = AUTOGRAD_MASK | VIEW_MASK
 UNRECORDED_MASKS = (0, ALL_KEYS & ~RECORDING_MASK)  # this very tuple says that nothing but recording is off
-# Likewise, that a pipeline records and nothing else is unusual, or only that autograd does not.
+# Likewise, that a pipeline records and nothing else is unusual, or only that autograd does not: in a backward pass, or
+# because the program says so.
 PIPELINE_MASKS = (PIPELINE_MASK, ALL_KEYS)
 UNRECORDED_PIPELINE_MASKS = (PIPELINE_MASK, ALL_KEYS & ~RECORDING_MASK)
+BACKWARD_PIPELINE_MASKS = (*UNRECORDED_PIPELINE_MASKS,)
 _OWN_MASKS = {masks: masks for masks in (USUAL_MASKS, PIPELINE_MASKS, UNRECORDED_PIPELINE_MASKS)}
+
+
+def _own_masks(masks: tuple[int, int], state: dict[str, Any]) -> tuple[int, int]:
+    """The tuple that stands for masks, if there is one."""
+    masks = _OWN_MASKS.get(masks, masks)
+    in_backward = masks is UNRECORDED_PIPELINE_MASKS and state.get("backward_pass") is not None
+    return BACKWARD_PIPELINE_MASKS if in_backward else masks
+
+
 # Equal to the usual ones, in a thread that counts as unusual because it will be again in a moment.
 _USUAL_FOR_NOW = (*USUAL_MASKS,)
 
@@ -252,8 +263,7 @@ class _Modes(threading.local):
         """`update` of what is added to every call's keys, for less."""
         state = self.__dict__
         previous = state["masks"]
-        masks = (include, previous[1])
-        masks = _OWN_MASKS.get(masks, masks)
+        masks = _own_masks((include, previous[1]), state)
         if (masks is USUAL_MASKS) is not (previous is USUAL_MASKS):
             with unusual.lock:
                 unusual.threads += 1 if previous is USUAL_MASKS else -1
@@ -265,8 +275,7 @@ class _Modes(threading.local):
         state.update(changes)
         records = state["grad_enabled"] and not state["inference"]
         exclude = state["exclude"] if records else state["exclude"] | RECORDING_MASK
-        masks = (state["include"], ALL_KEYS & ~exclude)
-        masks = _OWN_MASKS.get(masks, masks)
+        masks = _own_masks((state["include"], ALL_KEYS & ~exclude), state)
         was_usual = state["masks"] is USUAL_MASKS
         if (masks is USUAL_MASKS) is not was_usual:
             with unusual.lock:

@@ -5,17 +5,25 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._autograd.views import WAKING
-from .._dispatch.keys import CPU_MASK, PIPELINE_MASKS, UNRECORDED_PIPELINE_MASKS, VIEW_MASK
+from .._dispatch.keys import (
+    BACKWARD_PIPELINE_MASKS,
+    CPU_MASK,
+    PIPELINE_MASKS,
+    UNRECORDED_PIPELINE_MASKS,
+    VIEW_MASK,
+)
 from .._dispatch.registry import Operator
 from .._dispatch.schema import Argument
 
 # `masks` says that nothing but the pipeline is unusual, the keys that nothing is derived, for views neither.
 _AHEAD = """
-if (_masks is _RECORDED or _masks is _UNDERIVED) and (keys == CPU{or_shown}):
+if (_masks is _RECORDED or _masks is _UNDERIVED or _masks is _BACKWARD) and (keys == CPU{or_shown}):
     {known}
 """
-_NAMES = {"_RECORDED": PIPELINE_MASKS, "_UNDERIVED": UNRECORDED_PIPELINE_MASKS, "CPU": CPU_MASK,
-          "SHOWN": CPU_MASK | VIEW_MASK, "WAKING": WAKING}  # fmt: skip
+_OF_LEAVES = " or _masks is not _RECORDED and keys & _masks[1] == CPU"  # or of others for which nothing is derived
+_NAMES = {"_RECORDED": PIPELINE_MASKS, "_UNDERIVED": UNRECORDED_PIPELINE_MASKS,
+          "_BACKWARD": BACKWARD_PIPELINE_MASKS, "CPU": CPU_MASK, "SHOWN": CPU_MASK | VIEW_MASK,
+          "WAKING": WAKING}  # fmt: skip
 
 
 def lines_ahead(known: str, arguments: Sequence[Argument]) -> str:
@@ -23,7 +31,8 @@ def lines_ahead(known: str, arguments: Sequence[Argument]) -> str:
     asleep = [f"{_unless_tensor(a)}{a.name}._base is None or not {a.name}._base._keys & WAKING"
               for a in arguments if a.is_tensor]  # fmt: skip
     or_shown = "".join(f" and ({one})" for one in asleep)
-    return _AHEAD.format(known=indented(known.strip(), 4), or_shown=f" or keys == SHOWN{or_shown}" * bool(asleep))
+    others = f" or keys == SHOWN{or_shown}{_OF_LEAVES}" * bool(asleep)
+    return _AHEAD.format(known=indented(known.strip(), 4), or_shown=others)
 
 
 def _unless_tensor(argument: Argument) -> str:

@@ -242,6 +242,13 @@ _made._array = _array = _node.array
 _array.holder = _ref(_made){device}
 if _node.tensor is not None: _trace.apart = True
 """
+# What else lies in the memory that is written is as it was the last time.
+_WRITTEN = """
+_counter = {target}._counter
+if _counter is None: {target}._bump_version()
+else: _counter.value += 1
+return {target}
+"""
 # What a public function begins with: tensors that nothing is derived for are those of the last recording, if nobody
 # held them (Lent in trace.py). (Not in backward passes, which look who holds their tensors.)
 _KNOWN = """
@@ -250,7 +257,7 @@ if _trace is not None:
     {quick}
 """
 _LENT = """
-if _masks is _RECORDED:
+if _masks is not _BACKWARD:
     _made = _node.tensor
     return _trace.lend(_node) if _made is None else _made
 """
@@ -301,7 +308,7 @@ def kernel_of(operator: Operator, below: Callable, mask: int) -> Callable:
     scope |= {f"_default_{a.name}": a.default for a in schema.arguments}
     missing = _Missing(operator, recipes, free)
     scope |= {"_recipes": recipes, "_miss": missing, "_other": _Others(operator, missing, _cutting(below)),
-              "_writable": _is_writable, "_counted": _counted,
+              "_writable": _is_writable,
               "_several": lambda places, like: result_of(operator, _results(places, like))}  # fmt: skip
     source, ahead = _source(operator, backend)
     if ahead and mask == CPU_MASK | PIPELINE_MASK:
@@ -392,11 +399,11 @@ def _source(operator: Operator, backend: int) -> tuple[str, str]:
         result = f"{made}\nreturn _made"
         if ending == "written":
             others_read = ", ".join(a.name for a in schema.arguments[1:] if a.is_tensor)
-            unless = (f" and (_counted({first}) if {first}._array.__class__ is Deferred"
-                      f" else _writable(_trace, _node, {first}, {others_read}))")  # fmt: skip
-            result = f"return {first}"
+            unless = (f" and ({first}._array.__class__ is Deferred"
+                      f" or _writable(_trace, _node, {first}, {others_read}))")  # fmt: skip
+            result = _WRITTEN.format(target=first).strip()
         elif ending == "several":
-            result = f"return _several(_node.made, ({names},))"
+            result = f"return _several(_node.made, {first})"
         compared = [a.name for a in schema.arguments if a.is_tensor]
         parts = {"as_before": " and ".join(as_before), "defaults": "".join(defaults), "numbers": "".join(numbers)}
         fresh = f"\nif _node.kernel is FRESH: _node = _trace.adopted({', '.join(compared)})"
@@ -445,7 +452,7 @@ class _Others:
         trace.draws = trace.draws or recipe.draws
         if recipe.returns is not None or not recipe.results:
             return None if recipe.returns is None else args[recipe.returns]
-        made = _results(node.made, args)
+        made = _results(node.made, _first_tensor(*args))
         if node.count > _LONGEST:
             trace.flush()
         return result_of(self.operator, made) if recipe.several else made[0]
@@ -533,12 +540,6 @@ def _check_write(trace: Trace, recipe: Recipe, args: tuple) -> bool:
     return True
 
 
-def _counted(target: Tensor) -> bool:
-    """Counts a write of memory that a recording makes: what else lies there is as it was the last time."""
-    target._bump_version()
-    return True
-
-
 def _is_writable(trace: Trace, node: Node, target: Tensor, *others: Any) -> bool:
     """As `_check_write`, of a call that is as it was the last time: `others` are all that it reads."""
     array = target._array
@@ -550,21 +551,23 @@ def _is_writable(trace: Trace, node: Node, target: Tensor, *others: Any) -> bool
     if not getattr(getattr(array, "flags", None), "writeable", True):
         return False
     trace.written.add(node.a0.number)
-    return _counted(target)
+    return True
 
 
-def _results(places: Sequence[Place | None], args: Sequence[Any]) -> list[Any]:
-    """The tensors of a call's new values."""
-    like = _first_tensor(*args)
-    return [None if place is None else _result(place, like) for place in places]
-
-
-def _result(place: Place, like: Any) -> Tensor:
-    made = _new(Tensor)
-    made._array = place.array
-    made._array.holder = weakref.ref(made)
-    if like._keys & BACKEND_MASK != CPU_MASK:
-        made._keys, made._device = like._keys & BACKEND_MASK, place.layout.device
+def _results(places: Sequence[Place | None], like: Tensor) -> list[Any]:
+    """The tensors of a call's new values, on the device of one that it read."""
+    backend = like._keys & BACKEND_MASK
+    made: list[Any] = []
+    for place in places:
+        if place is None:
+            made.append(None)
+            continue
+        tensor = _new(Tensor)
+        tensor._array = array = place.array
+        array.holder = weakref.ref(tensor)
+        if backend != CPU_MASK:
+            tensor._keys, tensor._device = backend, place.layout.device
+        made.append(tensor)
     return made
 
 

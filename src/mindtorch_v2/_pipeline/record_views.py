@@ -2,26 +2,31 @@
 
 import weakref
 from collections.abc import Callable
-from types import NoneType
+from types import EllipsisType, NoneType
 from typing import Any
 
-import numpy as np
-
 from .._autograd.node import VersionCounter
-from .._autograd.views import WAKING, creation_now, wake
+from .._autograd.views import DEFAULT, INFERENCE, WAKING, wake
 from .._core.deferred import Deferred
-from .._core.indexing import GETITEM, numpy_part, recorded_part
+from .._core.indexing import GETITEM, getitem, recorded_part
 from .._core.planning import plans
 from .._core.tensor import Tensor, tracked_view
 from .._dispatch.callers import call_bound
-from .._dispatch.keys import CPU_MASK, PIPELINE_MASK, VIEW_MASK
+from .._dispatch.keys import (
+    BACKWARD_PIPELINE_MASKS,
+    CPU_MASK,
+    PIPELINE_MASK,
+    PIPELINE_MASKS,
+    UNRECORDED_PIPELINE_MASKS,
+    VIEW_MASK,
+    changed_modes,
+    modes,
+)
 from .._dispatch.registry import Operator
 from .ahead import Recorder, indented, lines_ahead
 from .current import own_trace, state
 from .recipes import CUT, Recipe, twins_of
-from .trace import Known, Node, Slots, layout_of
-
-_new = object.__new__
+from .trace import SHOWN, Known, Node, Slots, layout_of
 
 # What a public function begins with. A view of an array that is there is made as in eager calls.
 _KNOWN = """
@@ -35,29 +40,74 @@ if _trace is not None:
     if _node.kernel is _known and _array is _node.a0.array and ({rest}) == _node.rest:
         {again}
 """
-_SEVERAL = "return _again(_trace, _node, {source}, ({rest}))"
-# `tracked_view` of one that needs no gradients, in the place of its call.
+# A view that is lent is as `tracked_view` would make it: of a source that nobody has written, by the same steps and
+# under the same masks as the last time.
 _ONE = """
 _trace.node = _node
-_made = _new(Tensor)
-_made._array = _array = _node.array
-_array.holder = _ref(_made)
+_made = _node.tensor
 _counter = {source}._counter
 if _counter is None: _counter = {source}._counter = VersionCounter()
-_made._counter = _counter
+if (_made is None or _counter.value or _masks is not _node.masks or _node.step[0] is not {source}._view_step
+        or ({source}._creation or _masks is _UNDERIVED) and created_otherwise({source}, _masks)):
+    return shown(_trace, _node, {source}, _masks)
 _base = {source}._base
-if _base is None:
-    _made._base, _made._view_step = {source}, _node.step
-else:
-    _made._base, _made._view_step = _base, ({source}._view_step, _operator, _node.rest, None)
-    if {source}._storage is not None: _made._storage = {source}._storage
-_made._keys = SHOWN
-_begins = {source}._offset + _node.recipe.offset
-if _begins: _made._offset = _begins
-if _counter.value: _made._edge_version = _counter.value
-if {source}._creation or _masks is _UNDERIVED and not modes.grad_enabled: _made._creation = creation_now({source})
+_made._base = {source} if _base is None else _base
+_made._counter = _counter
 return _made
 """
+_SEVERAL = """
+_trace.node = _node.together[-1]
+return shown_together(_trace, _node.together, {source}, _masks)
+"""
+
+
+def created_otherwise(source: Any, masks: Any) -> bool:
+    """Whether a view of a source is not created as those that are lent under masks."""
+    if masks is UNRECORDED_PIPELINE_MASKS:
+        return modes.grad_enabled or source._creation == INFERENCE
+    return source._creation != DEFAULT
+
+
+def shown(trace: Any, node: Node, source: Any, masks: Any = None) -> Tensor:
+    """The view that a node stands for, made now; it is lent from now on if `masks` are those under which views are."""
+    before, operator, args, nr = node.step
+    array = node.array
+    view = tracked_view(source, array, source._offset + node.recipe.offset, operator, args, nr)
+    lends = (masks is PIPELINE_MASKS or masks is UNRECORDED_PIPELINE_MASKS) and view._base is not None
+    if source._view_step is before and view._base is not None:
+        view._view_step = node.step  # the same object, by which views of views are known
+    elif lends:
+        node.step = view._view_step  # type: ignore[assignment]
+    if lends:
+        plain = view._keys == SHOWN and not view._edge_version and view._storage is None
+        trace.keep(node, view, masks if plain and not created_otherwise(source, masks) else None)
+    else:
+        array.holder = weakref.ref(view)
+        if node.tensor is not None:
+            trace.apart = True
+    return view
+
+
+def shown_together(trace: Any, nodes: list[Node], source: Any, masks: Any = None) -> tuple[Tensor, ...]:
+    """The views that a call gives, those that nodes lend where that is possible."""
+    counter = source._counter
+    if counter is None:
+        counter = source._counter = VersionCounter()
+    if masks is None or counter.value or created_otherwise(source, masks):
+        return tuple([shown(trace, node, source, masks) for node in nodes])
+    base, step = source._base, source._view_step
+    if base is None:
+        base = source
+    made = []
+    for node in nodes:
+        view = node.tensor
+        if view is None or node.step[0] is not step or node.masks is not masks:
+            view = shown(trace, node, source, masks)
+        else:
+            view._base = base
+            view._counter = counter
+        made.append(view)
+    return tuple(made)
 
 
 def view_kernel(operator: Operator, below: Callable, cut: Callable, mask: int) -> Callable:
@@ -76,7 +126,8 @@ def view_kernel(operator: Operator, below: Callable, cut: Callable, mask: int) -
         node = trace.node.likely
         if (node.kernel is known and array is node.a0.array and args == node.rest
                 and not (source._keys & VIEW_MASK and source._base._keys & WAKING)):  # fmt: skip
-            return again(trace, node, source, args)
+            trace.node = node.together[-1]
+            return again(trace, node.together, source)
         if array.trace is not trace or any(isinstance(a, Tensor) for a in args):
             return cut(source, *args)
         if source._keys & VIEW_MASK and wake(source):
@@ -94,45 +145,25 @@ def view_kernel(operator: Operator, below: Callable, cut: Callable, mask: int) -
         if any(recipe is CUT for recipe, _ in made):
             return cut(source, *args)
         nodes = [trace.step(recipe, (array.number,), array.memory, array.offset + offset) for recipe, offset in made]
-        if compares and nodes and nodes[0].kernel is None:
-            trace.learn(nodes[0], known, (array.number,), args)
-            nodes[0].together, nodes[0].step = nodes, (None, operator, args, None)
-        return shown_by(trace, nodes, source, args)
+        if nodes and nodes[0].kernel is None:
+            for nr, node in enumerate(nodes):
+                node.step = (source._view_step, operator, args, nr if family.several else None)
+            if compares:
+                trace.learn(nodes[0], known, (array.number,), args)
+                nodes[0].together = nodes
+        return again(trace, nodes, source)
 
-    if family.several:
-
-        def again(trace: Any, node: Node, source: Any, args: tuple) -> Any:
-            trace.node = node.together[-1]
-            return shown_by(trace, node.together, source, args)
-
-        def shown_by(trace: Any, nodes: list[Node], source: Any, args: tuple) -> Any:
-            return tuple([view_of(node, source, args, nr) for nr, node in enumerate(nodes)])
-
-    else:
-
-        def again(trace: Any, node: Node, source: Any, args: tuple) -> Any:
-            trace.node = node
-            array = node.array
-            view = tracked_view(source, array, source._offset + node.recipe.offset, operator, args)
-            array.holder = weakref.ref(view)
-            return view
-
-        def shown_by(trace: Any, nodes: list[Node], source: Any, args: tuple) -> Any:
-            return again(trace, nodes[0], source, args)
-
-    def view_of(node: Node, source: Any, args: tuple, nr: int) -> Tensor:
-        view = tracked_view(source, node.array, source._offset + node.recipe.offset, operator, args, nr)
-        node.array.holder = weakref.ref(view)
-        return view
+    def again(trace: Any, nodes: list[Node], source: Any) -> Any:
+        return shown_together(trace, nodes, source) if family.several else shown(trace, nodes[0], source)
 
     if compares and mask & ~VIEW_MASK == CPU_MASK | PIPELINE_MASK:
         source, *rest = schema.names
         told = {"source": source, "names": ", ".join(schema.names), "rest": "".join(f"{name}, " for name in rest)}
         found = (_SEVERAL if family.several else _ONE).strip().format(**told)
         lines = _KNOWN.format(again=indented(found, 8), **told)
-        scope = {"_state": state, "Deferred": Deferred, "_known": known, "_again": again, "_operator": operator,
-                 "_below": operator.lookup(CPU_MASK), "_new": _new, "Tensor": Tensor, "_ref": weakref.ref,
-                 "VersionCounter": VersionCounter, "creation_now": creation_now}  # fmt: skip
+        scope = {"_state": state, "Deferred": Deferred, "_known": known, "_below": operator.lookup(CPU_MASK),
+                 "VersionCounter": VersionCounter, "shown": shown, "shown_together": shown_together,
+                 "created_otherwise": created_otherwise}  # fmt: skip
         known.recorder = Recorder(operator, lines_ahead(lines, schema.arguments[:1]), scope)
     return kernel
 
@@ -156,64 +187,77 @@ def known_to(operator: Operator, mask: int) -> Known:
 
 _PARTS = Known()
 plans.append(_PARTS)
-_NUMBER_OR_NONE = (int, NoneType)
+_NUMBER_OR_NONE = frozenset((int, NoneType))
+_BASIC = frozenset((int, NoneType, EllipsisType))
 
 
 def _part(source: Tensor, index: Any) -> Tensor | None:
-    """What numbers and slices name of a recorded tensor, as one view; None for other indices, and what has no elements.
+    """What an index of numbers, slices and None names of a recorded tensor, as one view; None for other indices.
 
-    Nothing is derived for it.
+    Also for what has no elements, and where something is derived or unusual.
     """
-    if index.__class__ is not int and not _is_basic(index):
+    masks = modes.masks
+    if masks is not PIPELINE_MASKS and masks is not UNRECORDED_PIPELINE_MASKS and masks is not BACKWARD_PIPELINE_MASKS:
         return None
-    array = source._array
-    trace = state.trace or own_trace()
-    node = trace.node.likely
-    if node.kernel is not _PARTS or array is not node.a0.array or index != node.rest[0]:
-        if array.__class__ is not Deferred or array.trace is not trace:
+    keys = source._keys & masks[1]
+    if keys != CPU_MASK and (keys != SHOWN or source._base._keys & WAKING):  # type: ignore[union-attr]
+        return None
+    kind = index.__class__
+    if kind is slice:
+        if not (index.start.__class__ in _NUMBER_OR_NONE and index.stop.__class__ in _NUMBER_OR_NONE
+                and index.step.__class__ in _NUMBER_OR_NONE):  # fmt: skip
             return None
-        made = _part_recipe(array, index)
+    elif kind is tuple:
+        for item in index:
+            if item.__class__ not in _BASIC and not (item.__class__ is slice and _is_basic(item)):
+                return None
+    trace = state.trace or own_trace()
+    node, array = trace.node.likely, source._array
+    if node.kernel is not _PARTS or array is not node.a0.array or index != node.rest[0]:
+        if array.trace is not trace:
+            return None
+        made = _part_recipe(source, index)
         if made is None:
             return None
         node = trace.step(made, (array.number,), array.memory, array.offset + made.offset)
         if node.kernel is None:
+            node.step = (source._view_step, GETITEM, (index,), None)
             trace.learn(node, _PARTS, (array.number,), (index,))
     trace.node = node
-    made_array = node.array
-    view = tracked_view(source, made_array, source._offset + node.recipe.offset, GETITEM, node.rest)
-    made_array.holder = weakref.ref(view)
+    view, counter = node.tensor, source._counter
+    if counter is None:
+        counter = source._counter = VersionCounter()
+    if (view is None or counter.value or masks is not node.masks or node.step[0] is not source._view_step
+            or (source._creation or masks is UNRECORDED_PIPELINE_MASKS) and created_otherwise(source, masks)):
+        return shown(trace, node, source, masks)  # fmt: skip
+    base = source._base
+    view._base = source if base is None else base
+    view._counter = counter
     return view
 
 
-def _is_basic(index: Any) -> bool:
-    """Whether an index is of numbers and slices, which can be compared without a look at elements."""
-    kind = index.__class__
-    if kind is int or index is Ellipsis:
-        return True
-    if kind is slice:
-        return (index.start.__class__ in _NUMBER_OR_NONE and index.stop.__class__ in _NUMBER_OR_NONE
-                and index.step.__class__ in _NUMBER_OR_NONE)  # fmt: skip
-    return kind is tuple and all([item.__class__ is not tuple and _is_basic(item) for item in index])
+def _is_basic(part: slice) -> bool:
+    """Whether a slice is of numbers, which can be compared without a look at elements."""
+    return (part.start.__class__ in _NUMBER_OR_NONE and part.stop.__class__ in _NUMBER_OR_NONE
+            and part.step.__class__ in _NUMBER_OR_NONE)  # fmt: skip
 
 
-def _part_recipe(array: Deferred, index: Any) -> Recipe | None:
-    key = (array.layout, repr(index))
+def _part_recipe(source: Tensor, index: Any) -> Recipe | None:
+    """What such an index is recorded as: the view that it makes of a tensor without memory."""
+    array = source._array
+    key = (array.layout, array.offset, repr(index))
     if key not in _PARTS:
-        memory = np.asarray(_Geometry(array)).view(array.dtype)
-        found = numpy_part(memory, index)
-        recipe = None
-        if found is not None:
-            recipe, _ = _recipe(GETITEM, array, (index,), (found[0].shape, found[0].strides, found[1]))
-        _PARTS[key] = recipe
+        twin = twins_of((source,), {})[0]
+        twin._offset = array.offset
+        try:
+            with changed_modes(include=0, exclude=0, grad_enabled=False, inference=False):
+                made = getitem(twin, index)
+        except Exception:
+            return None  # which the call itself tells
+        shape, strides = made._array.shape, made._array.strides
+        recipe, _ = _recipe(GETITEM, array, (index,), (shape, strides, made._offset - array.offset))
+        _PARTS[key] = None if recipe is CUT else recipe
     return _PARTS[key]
-
-
-class _Geometry:
-    """What NumPy makes an array of that is asked for views, and for no elements."""
-
-    def __init__(self, array: Deferred) -> None:
-        self.__array_interface__ = {"shape": array.shape, "strides": array.strides, "data": (64, True), "version": 3,
-                                    "typestr": f"|V{array.dtype.itemsize}"}  # fmt: skip
 
 
 recorded_part.append(_part)

@@ -424,14 +424,14 @@ def _tensor_call(plan: Plan, entry: Entry, mask: int) -> Callable:
     tensors = [i for i, v in enumerate(entry.arguments) if v.__class__ is Value]
     lists = [i for i, v in enumerate(entry.arguments) if v.__class__ is tuple and any(x.__class__ is Value for x in v)]
 
-    if mask == CPU_MASK and not lists and len(layouts) == 1 and layouts[0] is not None and not entry.recipe.several:
-        return _caller(len(entry.arguments), tuple(tensors))(kernel, layouts[0])
+    if mask == CPU_MASK:
+        several = len(layouts) != 1 or layouts[0] is None or entry.recipe.several
+        given = tuple([n is not None for n in entry.results]) if several else None
+        return _caller(len(entry.arguments), tuple(tensors), tuple(lists), given)(kernel, layouts)
 
     def wrapped(array: Any) -> Any:
         made = _new(Tensor)
-        made._array = array
-        if mask != CPU_MASK:
-            made._keys, made._device = mask, where
+        made._array, made._keys, made._device = array, mask, where
         return made
 
     def run(*args: Any) -> Any:
@@ -451,16 +451,39 @@ def _tensor_call(plan: Plan, entry: Entry, mask: int) -> Callable:
 
 
 @functools.cache
-def _caller(count: int, tensors: tuple[int, ...]) -> Callable[[Callable, Layout], Callable]:
-    """What makes a kernel of so many arguments, with tensors at these positions, a function of arrays."""
+def _caller(count: int, tensors: tuple[int, ...], lists: tuple[int, ...],
+            several: tuple[bool, ...] | None) -> Callable[[Callable, Sequence[Layout | None]], Callable]:  # fmt: skip
+    """What makes a kernel of so many arguments, with tensors and lists of them at these positions, one of arrays.
+
+    `several` says which of a call's results are wanted, if there is not the one that is.
+    """
     names = ", ".join(f"a{i}" for i in range(count))
-    wraps = "".join(f"        t = a{i}; a{i} = new(Tensor); a{i}._array = t\n" for i in tensors)
-    source = (f"def caller(kernel, layout):\n    strides = layout.strides\n    def call({names}):\n{wraps}"
-              f"        made = kernel({names})._array\n"
-              "        return made if made.strides == strides and made.__class__ is ndarray else laid(made, layout)\n"
-              "    return call\n")  # fmt: skip
-    scope = {"new": _new, "Tensor": Tensor, "ndarray": np.ndarray, "laid": _laid, "__opname__": "pipeline call"}
+    lines = [f"t = a{i}; a{i} = new(Tensor); a{i}._array = t" for i in tensors]
+    lines += [f"a{i} = [None if t is None else wrapped(t) for t in a{i}]" for i in lists]
+    wanted = [0] if several is None else [i for i, one in enumerate(several) if one]
+    if several is None:
+        lines.append(f"m0 = kernel({names})._array")
+    elif not several:
+        lines.append(f"kernel({names})")
+    else:
+        lines.append(f"made = kernel({names})")
+        lines.append("if made.__class__ is Tensor: made = (made,)")
+        lines += [f"m{i} = made[{i}]._array" for i in wanted]
+    lines += [f"if m{i}.strides != s{i} or m{i}.__class__ is not ndarray: m{i} = laid(m{i}, layouts[{i}])"
+              for i in wanted]  # fmt: skip
+    lines.append("return m0" if several is None else f"return [{', '.join(f'm{i}' for i in wanted)}]")
+    strides = "".join(f"    s{i} = layouts[{i}].strides\n" for i in wanted)
+    body = "".join(f"        {line}\n" for line in lines)
+    source = f"def caller(kernel, layouts):\n{strides}    def call({names}):\n{body}    return call\n"
+    scope = {"new": _new, "Tensor": Tensor, "ndarray": np.ndarray, "laid": _laid, "wrapped": _wrapped,
+             "__opname__": "pipeline call"}  # fmt: skip
     return compile_function("caller", source, scope)
+
+
+def _wrapped(array: Any) -> Tensor:
+    made = _new(Tensor)
+    made._array = array
+    return made
 
 
 def _of_arrays(plan: Plan, entry: Entry) -> Callable | None:

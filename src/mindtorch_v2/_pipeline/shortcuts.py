@@ -8,15 +8,19 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from .._autograd.node import VersionCounter
 from .._core.planning import plans
-from .._core.tensor import Tensor, tracked_view
+from .._core.tensor import Tensor
 from .._core.tensor_base import fields_of
 from .._dispatch.callers import compile_function
+from .._dispatch.keys import BACKWARD_PIPELINE_MASKS, modes
 from .._dispatch.registry import Operator
 from .._dispatch.schema import NUMBERS
 from .._ops._declare.plans import can_be_planned, key_part, rests_on_layouts, signed_zero
+from .ahead import Recorder, lines_ahead
 from .current import own_trace, state
 from .recipes import twins_of
+from .record_views import created_otherwise, shown
 from .trace import ABSENT, FRESH, Known, Node, Place, Trace, place_of_caller
 
 _new = object.__new__
@@ -27,8 +31,17 @@ def {name}({names}):
     if _trace.node.likely.kernel is FRESH: _trace.adopted({tensors})
     _short = _trace.node.shortcut
     if _short is not None and _short.kernel is _known and {as_before}:
-        return _short.take(_trace, ({tensors},))
+        _counted()
+        return _short.take(_trace, ({tensors},), modes.masks)
     return _learned(_trace, ({names},), ({tensors},), ({rest}))
+"""
+# What a public function begins with.
+_AHEAD = """
+_trace = _state.trace
+if _trace is not None:
+    _short = _trace.node.shortcut
+    if _short is not None and _short.kernel is _known and {as_before}:
+        return _short.take(_trace, ({tensors},), _masks)
 """
 
 
@@ -37,20 +50,41 @@ class Made(NamedTuple):
 
     operand: int | None  # the position of the tensor that is shown
     place: Place | None  # or the value
-    views: Sequence[tuple[Node, Operator, tuple, int | None]]
+    views: Sequence[Node]
 
-    def again(self, tensors: Sequence[Any]) -> Tensor:
-        """The tensor, of a call with these."""
-        if self.operand is not None:
-            made = tensors[self.operand]
+    @property
+    def node(self) -> Place | None:
+        """What the result lies at."""
+        return self.views[-1] if self.views else self.place
+
+    def again(self, trace: Trace, tensors: Sequence[Any], masks: Any) -> Tensor:
+        """The tensor, of a call with these under masks: one that is lent where that is possible."""
+        place, views = self.place, self.views
+        if place is None:
+            source: Any = tensors[self.operand]  # type: ignore[index]
+            view = views[-1].tensor
+            if view is not None and views[-1].masks is masks:
+                counter, step = source._counter, view._view_step
+                if counter is None:
+                    counter = source._counter = VersionCounter()
+                for _ in views:
+                    step = step[0]
+                if not counter.value and step is source._view_step and not created_otherwise(source, masks):
+                    base = source._base
+                    view._base = source if base is None else base
+                    view._counter = counter
+                    return view
+            made = source
+        elif not views and place.__class__ is Node and masks is not BACKWARD_PIPELINE_MASKS:
+            return trace.lend(place) if place.tensor is None else place.tensor  # type: ignore[arg-type]
         else:
-            assert self.place is not None
             made = _new(Tensor)
-            made._array = array = self.place.array
+            made._array = array = place.array
             array.holder = weakref.ref(made)
-        for node, operator, args, nr in self.views:
-            made = tracked_view(made, node.array, made._offset + node.recipe.offset, operator, args, nr)
-            node.array.holder = weakref.ref(made)
+            if place.tensor is not None:
+                trace.apart = True
+        for node in views:
+            made = shown(trace, node, made, masks if node is views[-1] else None)
         return made
 
 
@@ -68,7 +102,7 @@ class Shortcut:
     def __init__(self, kernel: "Known", rest: tuple) -> None:
         self.kernel, self.rest = kernel, rest
 
-    def take(self, trace: Trace, tensors: Sequence[Any]) -> Any:
+    def take(self, trace: Trace, tensors: Sequence[Any], masks: Any) -> Any:
         """Records the calls; gives the results."""
         trace.node = self.end
         if self.numbers:
@@ -78,8 +112,8 @@ class Shortcut:
             for node in self.noted:
                 trace.lines[node] = where
         if self.several is None:
-            return self.results[0].again(tensors)
-        return self.several([made.again(tensors) for made in self.results])
+            return self.results[0].again(trace, tensors, masks)
+        return self.several([made.again(trace, tensors, masks) for made in self.results])
 
 
 def shortcut_kernel(operator: Operator, function: Callable) -> Callable:
@@ -95,10 +129,8 @@ def shortcut_kernel(operator: Operator, function: Callable) -> Callable:
     as_before = [f"({f'NONE if {a.name} is None else ' * a.optional}{a.name}._array) is _short.a{at}.array"
                  for at, a in enumerate(tensors)]  # fmt: skip
     rest = "".join(f"{key_part(a)}, " for a in schema.arguments if not a.is_tensor)
-    source = _KERNEL.format(
-        name=schema.base_name, names=", ".join(schema.names), tensors=", ".join(a.name for a in tensors),
-        as_before=" and ".join([*as_before, f"({rest}) == _short.rest"]), rest=rest,
-    )  # fmt: skip
+    told = {"name": schema.base_name, "names": ", ".join(schema.names), "tensors": ", ".join(a.name for a in tensors),
+            "as_before": " and ".join([*as_before, f"({rest}) == _short.rest"]), "rest": rest}  # fmt: skip
 
     def learned(trace: Trace, args: tuple, given: tuple, rest: tuple) -> Any:
         start, marks = trace.node, _marks(trace)
@@ -110,9 +142,10 @@ def shortcut_kernel(operator: Operator, function: Callable) -> Callable:
         return result
 
     scope = {"_state": state, "_own_trace": own_trace, "_known": known, "_learned": learned, "NONE": ABSENT.array,
-             "FRESH": FRESH, "NUMBERS": NUMBERS, "_zero": signed_zero,
+             "FRESH": FRESH, "NUMBERS": NUMBERS, "_zero": signed_zero, "modes": modes, "_counted": known.count,
              "__opname__": f"{operator.name} recorded"}  # fmt: skip
-    return compile_function(schema.base_name, source, scope)
+    known.recorder = Recorder(operator, lines_ahead(_AHEAD.format(**told), tensors), scope)
+    return compile_function(schema.base_name, _KERNEL.format(**told), scope)
 
 
 REFUSED = Shortcut(Known(), ())  # of calls that are not to be tried again
@@ -168,9 +201,10 @@ def _shortcut(known: Known, rest: tuple, given: tuple, trace: Trace, start: Node
     short.end, short.results, short.several = trace.node, made, several
     short.numbers = trace.numbers[marks[-1] :]
     short.noted = [node for node in nodes if node in trace.lines]
+    given_again = [id(one.node) for one in made]
     for node in nodes:
-        node.lends = False
-        if node.tensor is not None:
+        node.lends = node.lends and given_again.count(id(node)) == 1
+        if node.tensor is not None:  # whose fields were looked at, or that is no longer made
             node.array.holder, node.tensor, trace.lent = weakref.ref(node.tensor), None, None
     return short
 
@@ -179,13 +213,13 @@ def _made(tensor: Any, operands: dict[int, int], places: dict[int, Place]) -> Ma
     """What leads to a result from new values or operands, by number; None if that is more than views."""
     if tensor.__class__ is not Tensor:
         return None
-    views: list[Any] = []
+    views: list[Node] = []
     node = places.get(id(tensor._array))
     if tensor._base is None:
         return Made(None, node, ()) if node is not None and set(fields_of(tensor)) == {"_array"} else None
     steps, by_number = tensor._view_meta, {place.number: place for place in places.values()}
     while isinstance(node, Node) and node.recipe.kind == "view" and len(views) < len(steps):
-        views.insert(0, (node, *steps[-1 - len(views)]))
+        views.insert(0, node)
         number = node.operands[0]
         if number in operands:
             return Made(operands[number], None, views)

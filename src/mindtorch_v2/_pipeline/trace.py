@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .._autograd.views import MULTI_OUTPUT, NO_GRAD
 from .._backends.meta import MetaArray
 from .._core.deferred import Deferred
 from .._core.device import device
 from .._core.tensor import Tensor
+from .._dispatch.keys import CPU_MASK, PIPELINE_MASKS, UNRECORDED_PIPELINE_MASKS, VIEW_MASK
 from .._dispatch.registry import Operator
 
 if TYPE_CHECKING:
@@ -115,14 +117,16 @@ class Node(Place):
     """
 
     __slots__ = ("a0", "a1", "a2", "a3", "after", "count", "free", "frequent", "kernel", "known", "lends", "likely",
-                 "made", "operands", "parent", "plans", "recipe", "rest", "shortcut", "step", "together")  # fmt: skip
+                 "made", "masks", "operands", "parent", "plans", "recipe", "rest", "shortcut", "step",
+                 "together")  # fmt: skip
 
     likely: "Node"
     a0: Place
     rest: tuple
     free: int
     together: list["Node"]  # of a call that gives views and is known again: all of them
-    step: tuple  # of such a call, what leads from a tensor that is no view to the first of them
+    step: tuple  # of a view, what leads to it from its base (`_view_step`), the last time
+    masks: tuple[int, int]  # of a view, those under which its tensor is lent
 
     def __init__(self, parent: "Node | None", recipe: Any, operands: tuple, count: int) -> None:
         self.parent, self.recipe, self.operands, self.count = parent, recipe, operands, count
@@ -160,6 +164,7 @@ for _kind, _place in NUMBER_PLACES.items():
     _place.array = _kind
 
 NOTED = 16
+SHOWN = CPU_MASK | VIEW_MASK  # the keys of a view that is lent
 FRESH: Any = object()  # the kernel of a node that is an array from outside
 _MOST_NODES = 1 << 14
 _OFTEN = 256  # recorded calls of an operator, after which its public functions know how to record it
@@ -354,11 +359,17 @@ class Trace:
         """The tensor of a call that is known ahead of the recording kernel, where its node has none to lend."""
         made = _new(Tensor)
         made._array = node.array
-        if node.lends:
-            node.tensor, self.lent = made, None
+        self.keep(node, made, PIPELINE_MASKS)
+        return made
+
+    def keep(self, node: Node, made: Tensor, masks: tuple[int, int] | None) -> None:
+        """Notes the tensor of a node: as one that it lends under masks, if it may, or as that of the program."""
+        if masks is not None and node.lends and node.tensor is None:
+            node.tensor, node.masks, self.lent = made, masks, None
         else:
             node.array.holder = weakref.ref(made)
-        return made
+            if node.tensor is not None:
+                self.apart = True
 
     # looking ---------------------------------------------------------------------------------------------------------
 
@@ -459,10 +470,19 @@ def nothing() -> None:
 
 
 class Known(dict):
-    """What an operator's calls are recorded as, by layouts; `recorder` is installed when there are many `calls`."""
+    """What an operator's calls are recorded as, by layouts; `recorder` waits to be installed when there are many."""
 
     calls = 0
     recorder: Any = None
+
+    def count(self) -> bool:
+        """Counts a call; whether there is no need to count more of them."""
+        self.calls += 1
+        if self.recorder is not None and (self.calls >= _OFTEN or self.recorder.is_installed):
+            if not self.recorder.is_installed:
+                self.recorder.install()
+            self.recorder = None
+        return self.recorder is None
 
 
 def _count_calls(nodes: Sequence[Node]) -> bool:
@@ -470,13 +490,8 @@ def _count_calls(nodes: Sequence[Node]) -> bool:
     waiting = False
     for node in nodes:
         kernel = node.kernel
-        if kernel is None or kernel is FRESH or kernel.recorder is None or kernel.recorder.is_installed:
-            continue
-        kernel.calls += 1
-        if kernel.calls >= _OFTEN:
-            kernel.recorder.install()
-        else:
-            waiting = True
+        if kernel is not None and kernel is not FRESH and kernel.recorder is not None:
+            waiting = not kernel.count() or waiting
     return not waiting
 
 
@@ -488,35 +503,44 @@ class Lent:
     """The tensors that the nodes up to one have lent, and the places of results without.
 
     A tensor that nobody else holds after a recording, and that is as it was made, serves the next one, since making
-    one takes as long as all else that recording a call does.
+    one takes as long as all else that recording a call does. A view is given its base and counter anew each time, and
+    has neither between recordings, so that it keeps nothing alive.
     """
 
     def __init__(self, node: Node, nodes: list[Node]) -> None:
         self.node = node
         self.lending = [node for node in nodes if node.tensor is not None]
+        self.lending.sort(key=_is_no_view)
+        self.views = sum([node.root is not None for node in self.lending])  # how many of them are, the first
         self.tensors = [node.tensor for node in self.lending]
         self.arrays = [node.array for node in self.lending]
-        self.plain = [held for array in self.arrays for held in _held_by_plain(array)]
+        self.plain = [held for node in self.lending for held in _held_by_plain(node)]
         calls = [node for node in nodes if node.recipe is not None and node.tensor is None]
         self.others = [place for node in calls for place in node.made if place is not None]
         read = {number for node in calls for number in node.operands}  # by what may keep the array alone
         self.read = [at for at, node in enumerate(self.lending) if node.number in read]
         self.unheld = bytes([_REFERENCES]) * len(self.tensors)
-        self.alone = bytes([_REFERENCES_OF_LENT]) * len(self.read)
         self.counts = b""  # of references to what was not lent, the last time
         self.outputs: tuple[int, ...] | None = None  # what was held then
 
     def as_before(self, shown: bool) -> tuple[int, ...] | None:
-        """What is held, if that is what was held the last time, and all that was lent is there again."""
-        if shown or self.outputs is None:
+        """What is held, if that is what was held the last time, and all that was lent is there again.
+
+        `shown` says whether others than the tensors may hold any of the arrays.
+        """
+        if self.outputs is None:
             return None
         tensors, arrays = self.tensors, self.arrays
         try:
-            if tensors and (bytes(map(sys.getrefcount, tensors)) != self.unheld
-                            or any(map(weakref.getweakrefcount, tensors))
-                            or gc.get_referents(*tensors) != self.plain
-                            or bytes(map(sys.getrefcount, [arrays[at] for at in self.read])) != self.alone):
-                return None  # fmt: skip
+            if tensors:
+                if bytes(map(sys.getrefcount, tensors)) != self.unheld or any(map(weakref.getweakrefcount, tensors)):
+                    return None
+                for view in tensors[: self.views]:
+                    view._base = view._counter = None
+                asked = arrays if shown else [arrays[at] for at in self.read]
+                if (not _are_equal(self.plain, gc.get_referents(*tensors))
+                        or bytes(map(sys.getrefcount, asked)) != _ALONE * len(asked)):  # fmt: skip
+                    return None
             counts = bytes(map(sys.getrefcount, [place.array for place in self.others]))
         except ValueError:  # a count is very large
             return None
@@ -528,15 +552,16 @@ class Lent:
         return [self.others[one.start()].number for one in _UNHELD(counts)]
 
     def returned(self, shown: bool) -> list[int]:
-        """The numbers of the values that others hold; what they were lent is theirs from now on.
-
-        `shown` says whether others than the tensors may hold any of the arrays.
-        """
+        """The numbers of the values that others hold; what they were lent is theirs from now on."""
         kept = _others(_UNHELD, sys.getrefcount, self.tensors)
         found = {*kept, *_others(_NONE, weakref.getweakrefcount, self.tensors)}
-        if gc.get_referents(*self.tensors) != self.plain:
-            found.update([at for at, (tensor, array) in enumerate(zip(self.tensors, self.arrays, strict=True))
-                          if gc.get_referents(tensor) != _held_by_plain(array)])  # fmt: skip
+        for at in range(self.views):
+            if at not in found:
+                view = self.tensors[at]
+                view._base = view._counter = None
+        if found or not _are_equal(self.plain, gc.get_referents(*self.tensors)):
+            found.update([at for at, node in enumerate(self.lending) if at not in found
+                          and not _are_equal(_held_by_plain(node), gc.get_referents(node.tensor))])  # fmt: skip
         asked = range(len(self.arrays)) if shown else self.read
         found.update([asked[at] for at in _others(_SHOWN, sys.getrefcount, [self.arrays[at] for at in asked])])
         for at in kept:
@@ -546,13 +571,32 @@ class Lent:
         return [self.lending[at].number for at in found]
 
 
-def _held_by_plain(array: Any) -> list[Any]:
-    """What a tensor refers to, as the garbage collector sees it, that has an array and nothing else.
+def _is_no_view(node: Node) -> bool:
+    return node.root is None
+
+
+def _held_by_plain(node: Node) -> list[Any]:
+    """What a tensor that a node has lent refers to, as the garbage collector sees it, if it is as it was made.
 
     One whose `__dict__` was looked at refers to that instead: asking for it would make one for each tensor, in which
     its fields are found several times more slowly.
     """
-    return [array, Tensor]
+    if node.root is None:
+        return [node.array, Tensor]
+    like: Any = _new(Tensor)
+    like._array, like._keys, like._view_step, like._base, like._counter = node.array, SHOWN, node.step, None, None
+    if node.offset:
+        like._offset = node.offset
+    if node.masks is UNRECORDED_PIPELINE_MASKS:
+        like._creation = NO_GRAD
+    elif node.step[-1] is not None:
+        like._creation = MULTI_OUTPUT
+    return gc.get_referents(like)
+
+
+def _are_equal(known: list[Any], found: list[Any]) -> bool:
+    """Whether tensors refer to what is known; one that was changed has more, and is not asked whether it is equal."""
+    return len(known) == len(found) and known == found
 
 
 def _others(usual: Any, count: Callable[[Any], int], objects: list[Any]) -> list[int]:
@@ -583,6 +627,7 @@ def _references(places: int) -> int:
 
 _REFERENCES = _references(1)
 _REFERENCES_OF_LENT = _references(4)  # a node, its tensor, and `arrays` and `plain` of what was lent
+_ALONE = bytes([_REFERENCES_OF_LENT])
 _UNHELD, _SHOWN, _NONE = _other_than(_REFERENCES), _other_than(_REFERENCES_OF_LENT), _other_than(0)
 
 
