@@ -32,7 +32,7 @@ NAMES = {
 }
 
 
-def small_operations(torch: Any, count: int = 1000, derived: bool = False) -> Callable[[], Any]:
+def small_operations(torch: Any, count: int = 1000, derived: bool = False, backward: bool = False) -> Callable[[], Any]:
     """Operations on 4 elements."""
     x, y = torch.ones(4, requires_grad=derived), torch.ones(4)
 
@@ -40,6 +40,9 @@ def small_operations(torch: Any, count: int = 1000, derived: bool = False) -> Ca
         made = x
         for _ in range(count // 2):
             made = (made + y) * 0.5
+        if backward:
+            made.sum().backward()
+            x.grad = None
         return made
 
     return run
@@ -66,6 +69,33 @@ def small_parts(torch: Any) -> Callable[[], Any]:
         made = x + 1
         for _ in range(333):
             _ = made[0], made[:, 1], made[1:]
+        return made
+
+    return run
+
+
+def small_lists(torch: Any) -> Callable[[], Any]:
+    """500 calls that take or give several tensors."""
+    x = torch.ones(2, 2)
+
+    def run() -> Any:
+        made = x + 1
+        for _ in range(125):
+            _ = torch.cat([made, made]), torch.stack([made, made]), made.chunk(2), made.split(1)
+        return made
+
+    return run
+
+
+def small_gathers(torch: Any) -> Callable[[], Any]:
+    """500 indices that are tensors, and writes to parts."""
+    x, rows, places = torch.ones(2, 2), torch.tensor([1, 0]), torch.tensor([[0, 1], [1, 0]])
+
+    def run() -> Any:
+        made = x + 1
+        for _ in range(125):
+            _ = made[rows], made.gather(0, places), made.index_select(0, rows)
+            made[0] = 1.5
         return made
 
     return run
@@ -130,8 +160,11 @@ def chosen(torch: Any) -> dict[str, Callable[[], Any]]:
     made["1,000 small operations"] = small_operations(torch)
     made["40 small operations"] = small_operations(torch, 40)
     made["1,000 operations with gradients, small"] = small_operations(torch, derived=True)
+    made["400 with gradients and backward, small"] = small_operations(torch, 400, derived=True, backward=True)
     made["1,000 views, small"] = small_views(torch)
     made["999 indices, small"] = small_parts(torch)
+    made["500 calls of several tensors, small"] = small_lists(torch)
+    made["500 gathers and writes, small"] = small_gathers(torch)
     made["chain of nine, 1 M"] = chain_of_nine(torch, 1 << 20)
     made["chain of nine, 64 K"] = chain_of_nine(torch, 1 << 16)
     for group, names in NAMES.items():

@@ -6,16 +6,18 @@ gradient). What is named is saved, nothing else. The key of a formula is an argu
 for one formula that returns a tuple.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from .._core.deferred import Deferred
 from .._core.dtype import FLOAT, OF_ARRAY
 from .._dispatch.callers import compile_function
 from .._dispatch.keys import (
     BACKEND_MASK,
     INFERENCE_MASK,
     MARKED_MASK,
+    PIPELINE_MASK,
     REQUIRES_GRAD,
     SPARSE_MASK,
     SUBCLASS_MASK,
@@ -145,8 +147,23 @@ def _saved_expression(name: str, derivative: Derivative, operator: Operator, inp
     return f"{base}.{field}", "None"
 
 
-def kernel_source(operator: Operator, derivative: Derivative, inplace: bool, grad_keys: str) -> str:
-    """Source of `make(below, grad_keys)`, which gives the Autograd kernel."""
+_OUTPUT = "((array.shape, array.dtype, result._device),)"
+_RECORDED_OUTPUT = f"array.layout.outputs if array.__class__ is Deferred else {_OUTPUT}"
+
+
+class Within(NamedTuple):
+    """Lines that do what a kernel would for most calls, and leave `result` None for others; and what they name."""
+
+    lines: list[str]
+    scope: dict[str, Any]
+
+
+def kernel_source(operator: Operator, derivative: Derivative, inplace: bool, grad_keys: str, output: str = _OUTPUT,
+                  within: Sequence[str] = ()) -> str:
+    """Source of `make(below, grad_keys)`, which gives the Autograd kernel; `output` is that of the node's `outputs`.
+
+    `within` are lines that may take the place of `below`.
+    """
     schema = operator.schema
     names = ", ".join(schema.names)
     body: list[str] = _needs_lines(derivative)
@@ -174,7 +191,8 @@ def kernel_source(operator: Operator, derivative: Derivative, inplace: bool, gra
             body.append(f"if saving_hooks.users: {names_before}= packed(({names_before}))")
         body += [f"result = below({names})"]
     else:
-        body += [f"result = below({names})", f"if not ({conditions}): return result"]
+        body += [*within, f"{'if result is None: ' * bool(within)}result = below({names})",
+                 f"if not ({conditions}): return result"]
         if "dtype" in schema.index:
             body.append("if not differentiable(result): return result")
     body += [f"node = new({node_choice(operator)})", "node.seq = next(sequence)"]
@@ -183,7 +201,7 @@ def kernel_source(operator: Operator, derivative: Derivative, inplace: bool, gra
         body.append(f"node.saved = ({''.join(e + ', ' for e, _ in expressions)})")
         body.append(f"node.versions = ({''.join(v + ', ' for _, v in expressions)})")
     if len(schema.returns) == 1 and not schema.returns[0].is_list:
-        body += ["array = result._array", "node.outputs = ((array.shape, array.dtype, result._device),)"]
+        body += ["array = result._array", f"node.outputs = {output}"]
         body += ["rebase(self, node)"] if inplace else ["result._edge = (node, 0)", f"result._keys = {grad_keys}"]
     else:
         body.append("attach_all(result, node, grad_keys)")
@@ -346,7 +364,7 @@ def autograd_kernel(operator: Operator, below: Callable, mask: int, derivative: 
     scope: dict[str, Any] = {
         "NUMBERS": NUMBERS, "new": object.__new__, "sequence": _sequence, "SavedOutput": SavedOutput,
         "saving_hooks": saving_hooks, "pack_saved": pack_saved, "packed": packed, "attach_all": attach_all,
-        "differentiable": differentiable, **CONDITION_SCOPE, **node_classes(operator, node_class),
+        "differentiable": differentiable, "Deferred": Deferred, **CONDITION_SCOPE, **node_classes(operator, node_class),
         "__opname__": f"{operator.name} autograd", **context,
     }
     grad_keys = "grad_keys"
@@ -358,7 +376,12 @@ def autograd_kernel(operator: Operator, below: Callable, mask: int, derivative: 
     if mask & TORCH_DISPATCH_MASK:  # the result is whatever a subclass or a mode makes it
         grad_keys, scope["WITH_GRAD"] = (
             f"result._keys & {SUBCLASS_MASK | MARKED_MASK} | WITH_GRAD[result._keys & {BACKEND_MASK}]", WITH_GRAD)
-    make = compile_function("make", kernel_source(operator, derivative, inplace, grad_keys), scope)
+    output, within = _OUTPUT, Within([], {})
+    if mask & PIPELINE_MASK:
+        output, within = _RECORDED_OUTPUT, getattr(below, "within", within)
+        scope |= {name: value for name, value in within.scope.items() if not name.startswith("__")}
+    source = kernel_source(operator, derivative, inplace, grad_keys, output, within.lines)
+    make = compile_function("make", source, scope)
     kernel = make(below, WITH_GRAD[backend])
     return refuse_inference(operator, derivative, kernel) if mask & INFERENCE_MASK and derivative.saved else kernel
 

@@ -46,6 +46,7 @@ _PLAIN, _PLAIN_VIEW = CPU_MASK, CPU_MASK | VIEW_MASK
 recorded_part: list[Callable[[Tensor, Any], Tensor | None]] = []
 _FULL = slice(None)
 _OWN_KINDS = (int, slice, bool)
+_PLACES = frozenset((int, slice, tuple))
 _MASKS = (bool_.np, uint8.np)
 _LEAST, _MOST = -(2**63), 2**63 - 1
 _LARGEST = finfo(float32).max
@@ -358,13 +359,19 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         return
     if self._keys & SPARSE_MASK:
         raise TypeError("Cannot assign to a sparse tensor")
-    source = value if isinstance(value, Tensor) else _number(self, value)
+    if value.__class__ is float and self._array.dtype.char in "fd" and -_LARGEST <= value <= _LARGEST:
+        source: Any = value
+    else:
+        source = value if isinstance(value, Tensor) else _number(self, value)
     if index is False:
         return
     if index is True:
         index = None
     indices: list[Tensor | None] = []
-    if index.__class__ is int or isinstance(index, np.integer):
+    part = recorded_part[0](self, index) if self._array.__class__ is Deferred and index.__class__ in _PLACES else None
+    if part is not None:
+        shown = part
+    elif index.__class__ is int or isinstance(index, np.integer):
         shown = _selected(self, 0, int(index), 0)
     elif index.__class__ is slice:
         shown = _sliced(self, 0, index, whole=True)

@@ -21,6 +21,7 @@ if (_masks is _RECORDED or _masks is _UNDERIVED or _masks is _BACKWARD) and (key
     {known}
 """
 _OF_LEAVES = " or _masks is not _RECORDED and keys & _masks[1] == CPU"  # or of others for which nothing is derived
+_ALL_ASLEEP = "not any([t is not None and t._base is not None and t._base._keys & WAKING for t in {name}])"
 _NAMES = {"_RECORDED": PIPELINE_MASKS, "_UNDERIVED": UNRECORDED_PIPELINE_MASKS,
           "_BACKWARD": BACKWARD_PIPELINE_MASKS, "CPU": CPU_MASK, "SHOWN": CPU_MASK | VIEW_MASK,
           "WAKING": WAKING}  # fmt: skip
@@ -28,7 +29,8 @@ _NAMES = {"_RECORDED": PIPELINE_MASKS, "_UNDERIVED": UNRECORDED_PIPELINE_MASKS,
 
 def lines_ahead(known: str, arguments: Sequence[Argument]) -> str:
     """The lines that take a call which `known` finds to be as before; `arguments` are those that may be views."""
-    asleep = [f"{_unless_tensor(a)}{a.name}._base is None or not {a.name}._base._keys & WAKING"
+    asleep = [_ALL_ASLEEP.format(name=a.name) if a.is_list else
+              f"{_unless_tensor(a)}{a.name}._base is None or not {a.name}._base._keys & WAKING"
               for a in arguments if a.is_tensor]  # fmt: skip
     or_shown = "".join(f" and ({one})" for one in asleep)
     others = f" or keys == SHOWN{or_shown}{_OF_LEAVES}" * bool(asleep)

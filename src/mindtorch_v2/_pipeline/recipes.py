@@ -9,7 +9,7 @@ from typing import Any
 from .._backends.interface import backend_of
 from .._backends.meta import MetaArray
 from .._core.device import device
-from .._core.dtype import FLOAT, REDUCED, bool_
+from .._core.dtype import FLOAT, OF_ARRAY, REDUCED, bool_
 from .._core.planning import planners, plans
 from .._core.tensor import Tensor
 from .._dispatch.keys import META_MASK, changed_modes
@@ -21,6 +21,7 @@ from .._ops._declare.batch import draws
 from .._ops._declare.families import Pointwise
 from .._ops._declare.plans import Twin
 from .._ops._declare.rules import common_dtype
+from .._ops.copy import fits
 from .trace import Layout, Slots, layout_of
 
 REAL = frozenset((int, float))
@@ -386,8 +387,20 @@ def _choice(order: tuple[int, int, int]) -> Callable:
     return lambda xp, *values: xp.where(*[values[i] for i in order])
 
 
+def _filled(args: Sequence[Any], made: Any, fixed: frozenset[str]) -> Expression | None:
+    """What a number that fills floating point numbers of full precision is: itself, whatever was there."""
+    target, value = args
+    if made.char not in "fd" or value.__class__ not in REAL or not fits(value, OF_ARRAY[made]):
+        return None
+    return _traced(fixed, _number, [target._array.dtype, value], [0, 1], made)
+
+
+def _number(xp: Any, element: Any, number: Any) -> Any:
+    return xp.where(element == element, number, number)
+
+
 _MOVES: dict[str, Callable[..., Expression | None]] = {
-    "copy_": functools.partial(_copied, at=1), "clone": _copied, "_to_copy": _copied,
+    "copy_": functools.partial(_copied, at=1), "clone": _copied, "_to_copy": _copied, "fill_": _filled,
     "where": functools.partial(_chosen, order=(0, 1, 2)), "masked_fill": functools.partial(_chosen, order=(1, 2, 0)),
 }  # fmt: skip
 

@@ -5,6 +5,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._autograd.derive import Within
 from .._core.deferred import Deferred
 from .._core.device_objects import OutOfMemoryError
 from .._core.planning import plans
@@ -212,15 +213,18 @@ else:
 """
 _LIST = """
 _numbers_{at} = []
+_given_{at} = []
 _layouts = []
 for _item in {name}:
     if _item is None:
         _layouts.append(None)
+        _given_{at}.append(None)
         continue
     _array = _item._array
     if _array.__class__ is Deferred and _array.trace is _trace: _number, _layout = _array.number, _array.layout
     else: _number, _layout = _trace.known.get(id(_array)) or _trace.input(_item)
     _numbers_{at}.append(_number)
+    _given_{at}.append(_number)
     _layouts.append(_layout)
 _layout_{at} = tuple(_layouts)
 """
@@ -260,6 +264,13 @@ _LENT = """
 if _masks is not _BACKWARD:
     _made = _node.tensor
     return _trace.lend(_node) if _made is None else _made
+"""
+# What takes the place of a kernel's call where something is derived for its one result, which is then not lent.
+_WITHIN = """
+result = None
+_trace = _state.trace
+if _trace is not None:
+    {quick}
 """
 _END = """
 try: _recipe = _recipes[{key}]
@@ -310,10 +321,13 @@ def kernel_of(operator: Operator, below: Callable, mask: int) -> Callable:
     scope |= {"_recipes": recipes, "_miss": missing, "_other": _Others(operator, missing, _cutting(below)),
               "_writable": _is_writable,
               "_several": lambda places, like: result_of(operator, _results(places, like))}  # fmt: skip
-    source, ahead = _source(operator, backend)
+    source, ahead, within = _source(operator, backend)
     if ahead and mask == CPU_MASK | PIPELINE_MASK:
         recipes.recorder = Recorder(operator, ahead, scope)
-    return compile_function(schema.base_name, source, scope)
+    kernel = compile_function(schema.base_name, source, scope)
+    if within:
+        kernel.within = Within(within.strip().splitlines(), scope)  # type: ignore[attr-defined]
+    return kernel
 
 
 def _first_tensor(*values: Any) -> Any:
@@ -330,9 +344,9 @@ def _is_free(operator: Operator, argument: Argument) -> bool:
     return known and argument.type in ("Tensor|Scalar", "Scalar", "float")
 
 
-def _source(operator: Operator, backend: int) -> tuple[str, str]:
-    """A recording kernel's source, and that of what its caller may do without it."""
-    schema, ahead = operator.schema, ""
+def _source(operator: Operator, backend: int) -> tuple[str, str, str]:
+    """A recording kernel's source, and those of what its caller, and an autograd kernel, may do without it."""
+    schema, ahead, within = operator.schema, "", ""
     names = ", ".join(schema.names)
     lines = ["_free = []"]
     keys: list[str] = []
@@ -369,7 +383,11 @@ def _source(operator: Operator, backend: int) -> tuple[str, str]:
                 numbers.append(f"\n            if _free & {1 << len(given)}: _trace.numbers.append({name})")
             elif a.type == "Tensor|Scalar":
                 test = f"{name}.__class__ in NUMBERS and {number} == {known} or "
-            as_before.append(f"({test}{array} is {known})")
+            if a.is_list:
+                as_before.append(f"_node.a{len(given)}.are({name})")
+                found = f"_given_{at}"
+            else:
+                as_before.append(f"({test}{array} is {known})")
             given.append(found)
             if otherwise:
                 own = ["se:", *("    " + x for x in own)]
@@ -391,7 +409,8 @@ def _source(operator: Operator, backend: int) -> tuple[str, str]:
     made = _MADE.format(device=where).strip()
     quick, learn = "_trace = _state.trace or _own_trace()", "pass"
     ending = _ending(schema)
-    if len(given) <= _MOST_COMPARED and not any(a.is_tensor and a.is_list for a in schema.arguments):
+    lists = [a for a in schema.arguments if a.is_tensor and a.is_list]
+    if len(given) <= _MOST_COMPARED and (not lists or ending == "one" and not any(a.optional for a in lists)):
         others = "".join(f"{part}, " for part in rest)
         if rest:
             as_before.append(f"({others}) == _node.rest")
@@ -404,14 +423,17 @@ def _source(operator: Operator, backend: int) -> tuple[str, str]:
             result = _WRITTEN.format(target=first).strip()
         elif ending == "several":
             result = f"return _several(_node.made, {first})"
-        compared = [a.name for a in schema.arguments if a.is_tensor]
+        compared = [f"{'*' * a.is_list}{a.name}" for a in schema.arguments if a.is_tensor]
         parts = {"as_before": " and ".join(as_before), "defaults": "".join(defaults), "numbers": "".join(numbers)}
         fresh = f"\nif _node.kernel is FRESH: _node = _trace.adopted({', '.join(compared)})"
         quick += _QUICK.format(unless=unless, result=indented(result, 8), adopted=fresh, **parts)
+        if ending == "one":
+            own = indented(f"{made}\nresult = _made", 8)
+            known = _QUICK.format(unless=unless, result=own, adopted="", **parts).strip()
+            within = _WITHIN.format(quick=indented(known, 4))
         ready = f"{_LENT.strip()}\n{result}" if ending == "one" else result
         caller = _QUICK.format(unless=unless, result=indented(ready, 8), adopted="", **parts).strip()
-        shown = [] if ending == "written" else schema.arguments
-        ahead = lines_ahead(_KNOWN.format(quick=indented(caller, 4)), shown)
+        ahead = lines_ahead(_KNOWN.format(quick=indented(caller, 4)), schema.arguments)
         learn = f"_trace.learn(_node, _recipes, ({''.join(f'{g}, ' for g in given)}), ({others}))"
         if plain:
             learn = f"\n    if {' and '.join(f'({test})' for test in plain)}: {learn}"
@@ -424,7 +446,7 @@ def _source(operator: Operator, backend: int) -> tuple[str, str]:
         names=names, key=", ".join(keys) + ",", flat=operands, other=indented(other, 4), learn=learn, made=made
     )
     body = "\n".join("    " + line for line in (*quick.strip().splitlines(), *lines, *end.strip().splitlines()))
-    return f"def {schema.base_name}({names}):\n{body}\n", ahead
+    return f"def {schema.base_name}({names}):\n{body}\n", ahead, within
 
 
 def _ending(schema: Any) -> str:

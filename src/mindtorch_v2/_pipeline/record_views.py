@@ -5,6 +5,7 @@ from collections.abc import Callable
 from types import EllipsisType, NoneType
 from typing import Any
 
+from .._autograd.derive import Within
 from .._autograd.node import VersionCounter
 from .._autograd.views import DEFAULT, INFERENCE, WAKING, wake
 from .._core.deferred import Deferred
@@ -40,20 +41,31 @@ if _trace is not None:
     if _node.kernel is _known and _array is _node.a0.array and ({rest}) == _node.rest:
         {again}
 """
-# A view that is lent is as `tracked_view` would make it: of a source that nobody has written, by the same steps and
-# under the same masks as the last time.
+# A view that is lent is as `tracked_view` would make it: by the same steps and under the same masks as the last time.
 _ONE = """
 _trace.node = _node
 _made = _node.tensor
 _counter = {source}._counter
 if _counter is None: _counter = {source}._counter = VersionCounter()
-if (_made is None or _counter.value or _masks is not _node.masks or _node.step[0] is not {source}._view_step
+if (_made is None or _masks is not _node.masks or _node.step[0] is not {source}._view_step
         or ({source}._creation or _masks is _UNDERIVED) and created_otherwise({source}, _masks)):
     return shown(_trace, _node, {source}, _masks)
 _base = {source}._base
 _made._base = {source} if _base is None else _base
 _made._counter = _counter
+_made._edge_version = _counter.value
 return _made
+"""
+# What takes the place of the recording kernel's call where something is derived for a view.
+_WITHIN = """
+result = None
+_array = {source}._array
+_trace = _state.trace
+if _trace is not None and _array.__class__ is Deferred:
+    _node = _trace.node.likely
+    if _node.kernel is _known and _array is _node.a0.array and ({rest}) == _node.rest:
+        _trace.node = _node
+        result = shown(_trace, _node, {source})
 """
 _SEVERAL = """
 _trace.node = _node.together[-1]
@@ -79,7 +91,8 @@ def shown(trace: Any, node: Node, source: Any, masks: Any = None) -> Tensor:
     elif lends:
         node.step = view._view_step  # type: ignore[assignment]
     if lends:
-        plain = view._keys == SHOWN and not view._edge_version and view._storage is None
+        plain = view._keys == SHOWN and view._storage is None
+        view._edge_version = view._counter.value  # type: ignore[union-attr]
         trace.keep(node, view, masks if plain and not created_otherwise(source, masks) else None)
     else:
         array.holder = weakref.ref(view)
@@ -93,7 +106,7 @@ def shown_together(trace: Any, nodes: list[Node], source: Any, masks: Any = None
     counter = source._counter
     if counter is None:
         counter = source._counter = VersionCounter()
-    if masks is None or counter.value or created_otherwise(source, masks):
+    if masks is None or created_otherwise(source, masks):
         return tuple([shown(trace, node, source, masks) for node in nodes])
     base, step = source._base, source._view_step
     if base is None:
@@ -106,6 +119,7 @@ def shown_together(trace: Any, nodes: list[Node], source: Any, masks: Any = None
         else:
             view._base = base
             view._counter = counter
+            view._edge_version = counter.value
         made.append(view)
     return tuple(made)
 
@@ -156,9 +170,12 @@ def view_kernel(operator: Operator, below: Callable, cut: Callable, mask: int) -
     def again(trace: Any, nodes: list[Node], source: Any) -> Any:
         return shown_together(trace, nodes, source) if family.several else shown(trace, nodes[0], source)
 
+    source, *rest = schema.names
+    told = {"source": source, "names": ", ".join(schema.names), "rest": "".join(f"{name}, " for name in rest)}
+    if compares and not family.several and not mask & VIEW_MASK:
+        scope = {"_state": state, "Deferred": Deferred, "_known": known, "shown": shown}
+        kernel.within = Within(_WITHIN.strip().format(**told).splitlines(), scope)  # type: ignore[attr-defined]
     if compares and mask & ~VIEW_MASK == CPU_MASK | PIPELINE_MASK:
-        source, *rest = schema.names
-        told = {"source": source, "names": ", ".join(schema.names), "rest": "".join(f"{name}, " for name in rest)}
         found = (_SEVERAL if family.several else _ONE).strip().format(**told)
         lines = _KNOWN.format(again=indented(found, 8), **told)
         scope = {"_state": state, "Deferred": Deferred, "_known": known, "_below": operator.lookup(CPU_MASK),
@@ -227,12 +244,13 @@ def _part(source: Tensor, index: Any) -> Tensor | None:
     view, counter = node.tensor, source._counter
     if counter is None:
         counter = source._counter = VersionCounter()
-    if (view is None or counter.value or masks is not node.masks or node.step[0] is not source._view_step
+    if (view is None or masks is not node.masks or node.step[0] is not source._view_step
             or (source._creation or masks is UNRECORDED_PIPELINE_MASKS) and created_otherwise(source, masks)):
         return shown(trace, node, source, masks)  # fmt: skip
     base = source._base
     view._base = source if base is None else base
     view._counter = counter
+    view._edge_version = counter.value
     return view
 
 

@@ -69,10 +69,11 @@ class Made(NamedTuple):
                     counter = source._counter = VersionCounter()
                 for _ in views:
                     step = step[0]
-                if not counter.value and step is source._view_step and not created_otherwise(source, masks):
+                if step is source._view_step and not created_otherwise(source, masks):
                     base = source._base
                     view._base = source if base is None else base
                     view._counter = counter
+                    view._edge_version = counter.value
                     return view
             made = source
         elif not views and place.__class__ is Node and masks is not BACKWARD_PIPELINE_MASKS:

@@ -28,12 +28,13 @@ _new = object.__new__
 class Layout:
     """Shape, strides in bytes, type and device of an array; of each there is one object, compared by identity."""
 
-    __slots__ = ("device", "dtype", "nbytes", "ndim", "shape", "size", "strides")
+    __slots__ = ("device", "dtype", "nbytes", "ndim", "outputs", "shape", "size", "strides")
 
     def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype, where: device) -> None:
         self.shape, self.strides, self.dtype, self.device, self.ndim = shape, strides, dtype, where, len(shape)
         self.size = math.prod(shape)
         self.nbytes = self.size * dtype.itemsize
+        self.outputs = ((shape, dtype, where),)  # as a node of a graph has them
 
     @property
     def reach(self) -> int:
@@ -106,6 +107,24 @@ class Place:
         made.value, made.error, made.others, made.holder, made.views = None, None, (), nobody, self.views
 
 
+class Several:
+    """The places of a list of tensors."""
+
+    __slots__ = ("places",)
+
+    def __init__(self, places: list[Place]) -> None:
+        self.places = places
+
+    def are(self, tensors: Sequence[Any]) -> bool:
+        """Whether these are the tensors there."""
+        if len(tensors) != len(self.places):
+            return False
+        for place, tensor in zip(self.places, tensors):
+            if (_NO_ARRAY if tensor is None else tensor._array) is not place.array:
+                return False
+        return True
+
+
 class Node(Place):
     """What was recorded after a `parent`: an array from outside, or a call of `recipe` on values with these numbers.
 
@@ -158,7 +177,7 @@ NOTHING: Any = None  # the likely successor of a node that has none
 NOTHING = Node(None, None, (), 0)
 NOTHING.layout = None
 ABSENT = Place()  # in the place of a tensor that is not given
-ABSENT.array = object()
+ABSENT.array = _NO_ARRAY = object()
 NUMBER_PLACES = {int: Place(), float: Place()}  # numbers that a run is given anew
 for _kind, _place in NUMBER_PLACES.items():
     _place.array = _kind
@@ -284,9 +303,12 @@ class Trace:
         node.free |= NOTED if node.recipe.fails else 0
         places = self.places_up_to(node)
         for name, value in zip(("a0", "a1", "a2", "a3"), given):
+            place: Place | Several
             if value.__class__ is tuple:
                 place = Place()
                 place.array = value
+            elif value.__class__ is list:
+                place = Several([ABSENT if number is None else places[number] for number in value])
             else:
                 place = ABSENT if value is None else NUMBER_PLACES.get(value) or places[value]
             setattr(node, name, place)
@@ -537,6 +559,7 @@ class Lent:
                     return None
                 for view in tensors[: self.views]:
                     view._base = view._counter = None
+                    view._edge_version = 0
                 asked = arrays if shown else [arrays[at] for at in self.read]
                 if (not _are_equal(self.plain, gc.get_referents(*tensors))
                         or bytes(map(sys.getrefcount, asked)) != _ALONE * len(asked)):  # fmt: skip
@@ -559,6 +582,7 @@ class Lent:
             if at not in found:
                 view = self.tensors[at]
                 view._base = view._counter = None
+                view._edge_version = 0
         if found or not _are_equal(self.plain, gc.get_referents(*self.tensors)):
             found.update([at for at, node in enumerate(self.lending) if at not in found
                           and not _are_equal(_held_by_plain(node), gc.get_referents(node.tensor))])  # fmt: skip
@@ -584,7 +608,8 @@ def _held_by_plain(node: Node) -> list[Any]:
     if node.root is None:
         return [node.array, Tensor]
     like: Any = _new(Tensor)
-    like._array, like._keys, like._view_step, like._base, like._counter = node.array, SHOWN, node.step, None, None
+    like._array, like._keys, like._view_step, like._edge_version = node.array, SHOWN, node.step, 0
+    like._base = like._counter = None
     if node.offset:
         like._offset = node.offset
     if node.masks is UNRECORDED_PIPELINE_MASKS:

@@ -567,3 +567,65 @@ def test_gradients_are_added_to_in_place_under_no_grad_where_nobody_sees_it() ->
         with torch.pipeline():
             assert program() == wanted
         assert weight.grad is not None and weight.grad.tolist() == [5.0, 5.0, 5.0]
+
+
+def test_lists_parts_and_writes_to_parts_are_known_without_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched = []
+    step = Trace.step
+    monkeypatch.setattr(Trace, "step", lambda self, recipe, *args: searched.append(recipe) or step(self, recipe, *args))
+    monkeypatch.setattr(tracing, "_OFTEN", 1)
+    forget_plans()
+    x, rows = torch.arange(6.0).reshape(2, 3), torch.tensor([1, 0])
+
+    def program(turn: int) -> list[torch.Tensor]:
+        made = x * 2
+        if turn == 5:  # as long a list, of other tensors, then a longer one
+            return [torch.cat([made, x]), torch.stack([made, made, made])]
+        joined = torch.cat([made, made], 1)
+        made[0] = 1.5
+        made[:, 1] = joined[0, :2]
+        made[..., None][1] = -1
+        return [joined, torch.stack([made, x]), made, made[rows], made[:, None, 1:]]
+
+    for turn in range(8):
+        wanted = program(turn)
+        searched.clear()
+        with torch.pipeline():
+            made = program(turn)
+            versions = [one._version for one in made]
+        assert [one.tolist() for one in made] == [one.tolist() for one in wanted]
+        assert [one.stride() for one in made] == [one.stride() for one in wanted]
+        assert versions == [one._version for one in wanted]
+        assert bool(searched) == (turn in (0, 5, 6))  # where the last recording went on otherwise, too
+
+
+@pytest.mark.parametrize("value", [1.5, -0.0, 3, True, float("nan"), float("inf"), 2**60, 1e300])
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.complex64])
+def test_numbers_that_fill_parts(kind: torch.dtype, value: Any) -> None:
+    """They are part of a kernel with what is computed before and after, or refused as in eager calls."""
+    x = torch.arange(6).reshape(2, 3).to(kind)
+
+    def program() -> list[Any]:
+        made = x + 1
+        made.t()[1].fill_(value)
+        made[:, 2] = value
+        return [made * 2, made]
+
+    def run(piped: bool) -> Any:
+        try:
+            with torch.pipeline() if piped else contextlib.nullcontext():
+                made = program()
+        except RuntimeError as error:
+            return str(error).rpartition(": ")[2]  # after where the call was recorded
+        return [one.view(torch.uint8).tolist() for one in made]
+
+    for _ in range(10):
+        assert run(True) == run(False)
+
+
+def test_a_number_is_filled_in_by_the_kernel_that_computes_the_rest() -> None:
+    x = torch.arange(6.0).reshape(2, 3)
+    with torch.pipeline() as pipe:
+        made = (x + 1).fill_(2.5) * x
+    assert [step.kind for step in pipe.history[-1][1].steps] == ["pointwise"]
+    assert made.tolist() == [[0.0, 2.5, 5.0], [7.5, 10.0, 12.5]]
