@@ -368,7 +368,9 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     if index is True:
         index = None
     indices: list[Tensor | None] = []
-    part = recorded_part[0](self, index) if self._array.__class__ is Deferred and index.__class__ in _PLACES else None
+    part = None
+    if self._array.__class__ is Deferred and index.__class__ in _PLACES and _is_plain(source):
+        part = recorded_part[0](self, index)
     if part is not None:
         shown = part
     elif index.__class__ is int or isinstance(index, np.integer):
@@ -393,6 +395,12 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         shown.masked_fill_(mask, source.reshape(()))
         return
     shown.index_put_(tuple(indices), _without_leading_ones(source))
+
+
+def _is_plain(source: Any) -> bool:
+    """Whether what is written is a number, or a tensor on the CPU for which nothing is derived."""
+    keys = getattr(source, "_keys", _PLAIN)
+    return keys == _PLAIN or keys == _PLAIN_VIEW and source._base._keys == _PLAIN
 
 
 def _write_array(self: Tensor, index: Any, value: Any) -> bool:

@@ -428,8 +428,8 @@ def _source(operator: Operator, backend: int) -> tuple[str, str, str]:
         fresh = f"\nif _node.kernel is FRESH: _node = _trace.adopted({', '.join(compared)})"
         quick += _QUICK.format(unless=unless, result=indented(result, 8), adopted=fresh, **parts)
         if ending == "one":
-            own = indented(f"{made}\nresult = _made", 8)
-            known = _QUICK.format(unless=unless, result=own, adopted="", **parts).strip()
+            result_within = indented(f"{made}\nresult = _made", 8)
+            known = _QUICK.format(unless=unless, result=result_within, adopted="", **parts).strip()
             within = _WITHIN.format(quick=indented(known, 4))
         ready = f"{_LENT.strip()}\n{result}" if ending == "one" else result
         caller = _QUICK.format(unless=unless, result=indented(ready, 8), adopted="", **parts).strip()
