@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import mindtorch_v2 as torch
+from mindtorch_v2._ops._declare.updates import combine_at
 
 NUMBERS = torch.arange(6.0).reshape(2, 3)
 
@@ -252,3 +253,15 @@ def test_a_number_written_by_a_mask_into_an_expanded_tensor_warns_of_both_writes
         shown[shown > 0] = 2.0
     assert [str(one.message).split()[2] for one in told] == ["index_put_", "masked_fill_"]
     assert shown.tolist() == [[2.0] * 3] * 2
+
+
+@pytest.mark.parametrize("name", ["add", "multiply", "maximum", "minimum"])
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.95])
+def test_truth_values_are_combined_as_ufuncs_do(name, share):
+    draw, ufunc = np.random.default_rng(0), getattr(np, name)
+    target, source, where = draw.random(7) < share, draw.random(30) < share, draw.integers(-7, 7, 30)
+    for given in (source, np.asarray(True), np.asarray(False)):
+        expected = target.copy()
+        ufunc.at(expected, where, given)
+        combine_at(np, name, target, where, given)
+        assert target.tolist() == expected.tolist()

@@ -56,6 +56,11 @@ def like(value: Any, other: Any) -> Any:
     return (np.float32 if kind.itemsize == 2 and kind.kind in "fV" else kind.type)(value)
 
 
+def rounded(value: Any, array: Any) -> Any:
+    """A number as an array would keep it, if that is of half precision: rounded, in the type it was computed in."""
+    return type(value)(array.dtype.type(value)) if array.dtype.itemsize == 2 and array.dtype.kind in "fV" else value
+
+
 def local(length: int, kind: Any) -> Any:
     """Scratch memory: uninitialised elements of a type, as `float64`, or of that of a number or of array's elements."""
     return np.empty(length, kind if isinstance(kind, type) else np.asarray(like(0, kind)).dtype)
@@ -174,8 +179,8 @@ CASTS: dict[Any, str] = {float32: "f32", float64: "f64", int32: "i32", int64: "i
                          int: "i64", float: "weak", bool: "bool"}  # fmt: skip
 ATOMICS = {atomic_add: "add", atomic_min: "min", atomic_max: "max"}
 # What the reader has a meaning of its own for.
-LANGUAGE = frozenset((peek, peek32, poke, like, local, ordered, c_div, c_rem, as_int, as_float32, as_float64, far,
-                      rsqrt, isnan, isinf, isfinite, multiply, multiply_panel, pack))  # fmt: skip
+LANGUAGE = frozenset((peek, peek32, poke, like, rounded, local, ordered, c_div, c_rem, as_int, as_float32, as_float64,
+                      far, rsqrt, isnan, isinf, isfinite, multiply, multiply_panel, pack))  # fmt: skip
 
 
 class KernelError(Exception):

@@ -500,6 +500,10 @@ class _Frame:
     def _call_like(self, value: Any, other: Array | Node) -> Node:
         return self.reader.node(value, ir.computed_in(other.type))
 
+    def _call_rounded(self, value: Node, array: Array) -> Node:
+        halves = array.type in ("f16", "bf16")
+        return Node("cast", value.type, (Node("cast", array.type, (value,)),)) if halves else value
+
     def _call_local(self, length: int, kind: Any) -> Array:
         of = ir.computed_in(kind.type) if isinstance(kind, (Array, Node)) else CASTS[kind]
         return Array(f"local{next(self.reader.fresh)}", of, 1, "c", length)

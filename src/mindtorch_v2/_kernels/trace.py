@@ -631,7 +631,11 @@ class Expression:
                 values[i] = Number(program, f"n{i}", value, node, kind if i in at else None)
         options = {}
         if narrow is not None and rounds:
-            options["rounded"] = lambda x: Symbol(program, cast(cast(x.node, TYPES[narrow.name]), computed), kind)
+            def rounded(x: Symbol) -> Symbol:
+                return Symbol(program, cast(cast(x.in_type(kind), TYPES[narrow.name]), computed), kind)
+
+            rounded.kind = narrow  # type: ignore[attr-defined]
+            options["rounded"] = rounded
         made = compute(xp, *values, **options)
         if not isinstance(made, Symbol) or made.np is None or made.node is None:
             raise Untraceable

@@ -435,8 +435,9 @@ op("frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)",
    aten="Tensor", decomposition=_frexp_by_parts)
 
 
-def _nan_to_num(xp: Any, self: Any, nan: float | None, posinf: float | None, neginf: float | None) -> Any:
-    kind = getattr(self.dtype, "np", self.dtype)
+def _nan_to_num(xp: Any, self: Any, nan: float | None, posinf: float | None, neginf: float | None,
+                rounded: Any = None) -> Any:
+    kind = getattr(self.dtype, "np", self.dtype) if rounded is None else rounded.kind
     if OF_ARRAY[kind].category < FLOAT:
         return xp.positive(self) if kind.kind != "b" else self.copy()
     limits = finfo(OF_ARRAY[kind])
@@ -455,7 +456,7 @@ def _nan_to_num(xp: Any, self: Any, nan: float | None, posinf: float | None, neg
 
 op("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
    aligned="self", resizes_expanded=False,
-   kernel=Exact(_nan_to_num),
+   kernel=pointwise(_nan_to_num),
    grad=dict(self=lambda grad, self: grad * self.isfinite()),
    samples=lambda: [*unary()(), case(values([math.nan, math.inf, -math.inf, 1.0]), 2.0, 3.0)],
    out=Out("exact", "{name}: dtype of out: {given} should be same as input: {made}"), batch=in_front,

@@ -33,7 +33,7 @@ from .._core.dtype import (
     float64,
     iinfo,
 )
-from .._core.elements import at_hand, has_elements, is_c_contiguous
+from .._core.elements import at_hand, has_elements, is_c_contiguous, is_host_array
 from .._core.geometry import (
     channels_last_strides,
     contiguous_strides,
@@ -462,9 +462,21 @@ def _check_fill(self: Tensor, value: Any) -> None:
         check_writable(self)
 
 
+def fill(array: Any, value: Any) -> None:
+    """Writes a number that the array's type can hold to all elements.
+
+    NumPy calls a function for each element of a type that is not its own, so those are filled with their bits.
+    """
+    if array.dtype in REDUCED and is_host_array(array):
+        bits = np.dtype(f"u{array.itemsize}")
+        array.view(bits).fill(np.asarray(value).astype(array.dtype).view(bits))
+    else:
+        array.fill(value)
+
+
 def _fill(xp: Any, self: Any, value: Any) -> None:
     if value.__class__ in NUMBERS:
-        self.fill(stored_number(value, OF_ARRAY[self.dtype]))
+        fill(self, stored_number(value, OF_ARRAY[self.dtype]))
     else:
         store(xp, self, value)
 

@@ -40,7 +40,7 @@ from ._declare.out import COUNTED, FILLED, MADE
 from ._declare.plans import Planned, can_be_planned, tried, twin_of
 from ._declare.rules import Spec, c_name, shape_text
 from ._declare.samples import case, cases, error, ints, t
-from .copy import Copies, format_strides, preserved_strides, stored_number, uninitialised, unwritten
+from .copy import Copies, fill, format_strides, preserved_strides, stored_number, uninitialised, unwritten
 
 OPTIONS = (
     "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool requires_grad=False"
@@ -181,7 +181,7 @@ def checked_size(size: tuple[int, ...], name: str) -> tuple[int, ...]:
 def _full(xp: Any, spec: Spec, value: Any) -> Any:
     """A filled array of the spec's geometry."""
     made = uninitialised(spec, xp)
-    made.fill(value)
+    fill(made, value)
     return made
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.dtype import BOOL, COMPLEX, FLOAT, REDUCED, dtype, int64
+from .._core.dtype import BOOL, COMPLEX, FLOAT, REDUCED, assign, dtype, int64, row_major
 from .._core.elements import at_hand, on_host
 from .._core.geometry import channels_last_strides, contiguous_strides, element_strides, proper_dim
 from .._core.tensor import Tensor
@@ -157,10 +157,14 @@ def _volume_strides(self: Tensor, made: tuple[int, ...]) -> tuple[int, ...] | No
 def in_strides(array: Any, spec: Spec) -> Any:
     """The array, laid out as the spec says."""
     array = array.reshape(spec.shape)
-    if spec.strides is None or not at_hand(array):  # elsewhere the family sees to it
+    if not at_hand(array):  # elsewhere the family sees to it
+        return array
+    if spec.strides is None:
+        return row_major(array)
+    if array.strides == tuple([s * array.itemsize for s in spec.strides]):
         return array
     made = uninitialised(spec)
-    made[...] = array
+    assign(made, array)
     return made
 
 

@@ -469,7 +469,15 @@ def _trace_grad(grad: Any, self_shape: Any) -> Any:
     return grad * made
 
 
-op("trace(Tensor self) -> Tensor", kernel=computes(_trace_spec, lambda xp, self: xp.asarray(self.trace())),
+def _with_wide_diagonal(backend: Backend, array: Any) -> Any:
+    """The array, or of half precision its diagonal in float32: all else need not be converted."""
+    wide = WIDER.get(array.dtype)
+    return array if wide is None else backend.cast(array.diagonal(), wide)
+
+
+op("trace(Tensor self) -> Tensor",
+   kernel=computes(_trace_spec, lambda xp, self: xp.asarray(self.trace() if self.ndim > 1 else self.sum()),
+                   widened=_with_wide_diagonal),
    grad=dict(self=_trace_grad), decomposition=lambda self: self.diagonal().sum(), linear=True, batch=decomposed,
    samples=cases(case(t(3, 3)), case(t(2, 3)), case(ints(3, 2)),
                  error(RuntimeError, "trace: expected a matrix, but got tensor with dim 1", t(3))), out=None,

@@ -277,6 +277,14 @@ def _check_index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, alph
                            f"self.shape = {shape_text(shape)} source.shape = {shape_text(given)}")
 
 
+def rounds_once(target: Any, dim: int) -> bool:
+    """Whether elements of half precision that `index_add` adds along a dimension are rounded in the end, all at once.
+
+    PyTorch takes rows of the first or the last dimension for a `scatter_add`, and adds others one by one.
+    """
+    return target.ndim > 1 and dim in (0, target.ndim - 1)
+
+
 def _index_add(xp: Any, self: Any, dim: int, index: Any, source: Any, alpha: Any) -> None:
     if self.ndim < 2 and not in_range(xp, index, self.size):
         raise IndexError("index out of range in self")
@@ -290,7 +298,8 @@ def _index_add(xp: Any, self: Any, dim: int, index: Any, source: Any, alpha: Any
     elif source.size:
         cells = _row_cells(xp, self.shape, dim, index)
         rows = xp.broadcast_to(_outer_first(source, dim), cells.shape)
-        on_flat(self, cells, lambda flat, places: combine_at(xp, "add", flat, places, rows, widen=self.ndim > 1))
+        on_flat(self, cells, lambda flat, places: combine_at(xp, "add", flat, places, rows,
+                                                          widen=rounds_once(self, dim)))
 
 
 def _rows_of(grad: Tensor, dim: int, index: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..._core.dtype import row_major
 from ..._core.geometry import strided_array
-from . import blas_team, convolution, lapack, matrices, programs, shared
+from . import blas_team, complex_numbers, convolution, lapack, matrices, programs, shared
 from .blocks import in_blocks
 from .bound import at_least, at_most
 from .choose import where, zero_where
@@ -70,6 +70,9 @@ class Namespace:
     matmul = staticmethod(matrices.matmul)
     linear = staticmethod(matrices.linear)
     product = staticmethod(matrices.product)
+    negative = staticmethod(complex_numbers.negative)
+    reciprocal = staticmethod(complex_numbers.reciprocal)
+    true_divide = staticmethod(complex_numbers.true_divide)
 
     @functools.cached_property
     def map_along(self) -> Any:

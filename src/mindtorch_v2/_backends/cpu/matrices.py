@@ -11,6 +11,7 @@ from . import blas_team
 from .openblas import plus_row
 from .shared_products import multiplied
 from .team import SHARE, alone, in_parts, is_used, multiplies_itself
+from .whole_products import multiplied as multiplied_as_floats
 
 __all__ = ["dot", "linear", "matmul", "product"]
 
@@ -64,6 +65,9 @@ def _in_pieces(a: Any, b: Any, made: Any, piece: int) -> None:
 def _shared_out(a: Any, b: Any, out: Any = None, row: Any = None) -> Any:
     """`np.matmul(a, b, out)` of large arrays on several threads, see team.py, plus a row; None for others."""
     work = a.size * b.shape[-1] if a.ndim == b.ndim > 1 else 0
+    if a.dtype.kind in "iu":
+        made = _of_integers(a, b, out)
+        return made if made is None or row is None else np.add(made, row, out=made)
     if work < _LARGE or not is_used() or a.dtype is not b.dtype or a.shape[-1] != b.shape[-2]:
         return None
     if blas_team.is_used():
@@ -113,9 +117,24 @@ def _by_blas_team(a: Any, b: Any, out: Any, row: Any) -> Any:
     return made if out is None else out
 
 
+def _of_integers(a: Any, b: Any, out: Any = None) -> Any:
+    """The product of integers, if it is one of matrices that BLAS makes in less time than NumPy; None else."""
+    if a.ndim < 2 or b.ndim < 2:
+        return None
+    made = multiplied_as_floats(matmul, a, b)
+    if made is None or out is None:
+        return made
+    out[...] = made
+    return out
+
+
 def _times_vector(matrix: Any, vector: Any) -> Any:
-    """`matrix @ vector` by kernels for several threads; None where they are not there, or not meant for it."""
-    if matrix.size < _least or get_num_threads() == 1 or matrix.dtype.char not in "fd":
+    """`matrix @ vector` by kernels for several threads; None where they are not there, or not meant for it.
+
+    Integers, which BLAS does not multiply, they take on one thread, too.
+    """
+    if matrix.size < _least or matrix.dtype.kind not in "iu" and (
+            get_num_threads() == 1 or matrix.dtype.char not in "fd"):
         return None
     from ..._kernels.library import vector as library
     from .jit.calls import launched
@@ -137,7 +156,7 @@ def _refused(a: Any, b: Any) -> Any:
         made = _times_vector(a, b[:, 0])
         made = None if made is None else made[:, None]
     else:
-        made = None
+        made = _of_integers(a, b) if a.dtype.kind in "iu" and a.ndim == b.ndim == 2 else None
     return a.dot(b) if made is None else made
 
 
@@ -266,4 +285,7 @@ def matmul(a: Any, b: Any, out: Any = None) -> Any:
                 return made
             out[...] = made
             return out
+        made = _of_integers(a, b, out) if a.dtype.kind in "iu" else None
+        if made is not None:
+            return made
     return np.matmul(a, b, out=out, order="C")

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..._core import planning
-from ..._core.dtype import FLOAT, REDUCED
+from ..._core.dtype import FLOAT, REDUCED, get_default_dtype
 from ..._core.geometry import collapsed, contiguous_strides
 from ..._dispatch.registry import Operator
 from ..._kernels import ir, llvm, pointwise
@@ -30,6 +30,7 @@ Form = Literal["new", "inplace", "into"]
 Plan = tuple[Callable[..., bool] | None, Callable]
 _FEW_STEPS = 6  # of an expression, each of which NumPy takes an array function for
 _FUNCTION_STEPS = 8  # that a function stands for which NumPy has no loop for
+_SLOWNESS = 16  # how many times as long such a function takes as one that has
 _COUNTED = frozenset((int, float))
 _SINGLE = {None: "_Py_NoneStruct", True: "_Py_TrueStruct", False: "_Py_FalseStruct"}
 
@@ -56,8 +57,8 @@ class Compiled:
 
     def more(self, *args: Any) -> Any:
         """The result's array (True where it was written), or None where NumPy has to compute it."""
-        key = tuple([(v._array.shape, v._array.strides, v._array.dtype) if hasattr(v, "_array") else
-                     v.__class__ if v.__class__ in _COUNTED else (v.__class__, v) for v in args])
+        key = (get_default_dtype(), *[(v._array.shape, v._array.strides, v._array.dtype) if hasattr(v, "_array") else
+                                      v.__class__ if v.__class__ in _COUNTED else (v.__class__, v) for v in args])
         plans = self.plans.get(key)
         if plans is None:
             if len(self.plans) >= _PLANS:
@@ -110,8 +111,6 @@ class Compiled:
         floating = any(args[i].dtype.category >= FLOAT for i in tensors)
         if any(i not in at for i in tensors) or not size or any(a.__class__ is not np.ndarray for a in arrays):
             raise Untraceable
-        if spec.dtype.category >= FLOAT and not floating:
-            raise Untraceable  # the default dtype decides
         if target is not None and not self._can_write(target._array, spec):
             raise Untraceable
         out = ir.stored_as(written)
@@ -126,9 +125,12 @@ class Compiled:
             spec.shape, spec.dtype.itemsize)
         inner = "" if strides is None else "small" if small else inner_of(strides[1][1], [out, *kinds])
         code, expression = self._code(args, kind, at, kinds, out, pattern, inner)
+        size *= _SLOWNESS if _without_loops(expression.node) else 1
         if strides is None or small:
             # Which of several types comes out depends on which arrays have no dimensions: that code does not ask.
             alike = flat or len({*kinds} - {"bool"}) < 2
+            # Nor does it ask for the default type, which decides what integers become.
+            alike = alike and (floating or spec.dtype.category < FLOAT)
             run = self._direct_plan(code, size, None if "any" in pattern or not alike else "fast" if flat else "spread")
         else:
             run = self._strided_plan(code, expression, spec, strides, size, tensors)
@@ -240,11 +242,16 @@ def _without_first(compute: Callable) -> Callable:
     return lambda xp, target, *args, **options: compute(xp, *args, **options)
 
 
-def _array_functions(node: ir.Node) -> int:
-    """About how many array functions NumPy computes an expression with."""
+def _without_loops(node: ir.Node) -> list[str]:
+    """The functions in an expression that NumPy has no loop for: they are SciPy's, or many array functions."""
     steps = [step for step in node.walk() if step.args]
     own = [s.op for s in steps if s.op in math_functions or f"{s.op}_{s.type}" in math_functions]
-    return len(steps) + (_FUNCTION_STEPS - 1) * sum(not hasattr(np, op) for op in own)
+    return [op for op in own if not hasattr(np, op)]
+
+
+def _array_functions(node: ir.Node) -> int:
+    """About how many array functions NumPy computes an expression with."""
+    return sum(bool(step.args) for step in node.walk()) + (_FUNCTION_STEPS - 1) * len(_without_loops(node))
 
 
 def inner_of(strides: Sequence[Sequence[int]], kinds: Sequence[str]) -> str:

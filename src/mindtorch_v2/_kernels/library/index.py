@@ -102,6 +102,13 @@ def folded(old, new, fold):
 
 
 @kernel
+def convert(out: flat, x: flat, count):
+    """Elements in another type."""
+    for i in parallel(count, 1):
+        out[i] = x[i]
+
+
+@kernel
 def scatter(out, index, src, *, fold, one, single):
     """out[o, index[o, p, i], i] is folded with src[o, p, i], or the `one` there is; all indices are inside."""
     if single:
@@ -162,8 +169,8 @@ def fold_places(out, index, src, parts, *, fold):
 
 
 @kernel
-def add_at_pairs(out, rows, columns, src, parts):
-    """out[rows[p], columns[p]] += src[p]; each of `parts` owns some of the rows. All indices are inside."""
+def fold_at_pairs(out, rows, columns, src, parts, *, fold):
+    """out[rows[p], columns[p]] is folded with src[p]; each of `parts` owns some of the rows. All indices are inside."""
     count = out.shape[0]
     for nr in parallel(parts, rows.shape[0]):
         begin, end = nr * count // parts, (nr + 1) * count // parts
@@ -171,7 +178,8 @@ def add_at_pairs(out, rows, columns, src, parts):
             row, column = rows[p], columns[p]
             row = row + count if row < 0 else row
             if row >= begin and row < end:
-                out[row, column + out.shape[1] if column < 0 else column] += src[p]
+                column = column + out.shape[1] if column < 0 else column
+                out[row, column] = folded(out[row, column], src[p], fold)
 
 
 @kernel

@@ -56,6 +56,25 @@ def pad(out, x, fill, left_d, left_h, left_w, *, mode):
 
 
 @kernel
+def pad_pixels(out, x, fill, left_d, left_h, left_w, *, mode):
+    """The same of arrays that are (batch, depth, height, width, channels)."""
+    deep, high, wide, channels = out.shape[1], out.shape[2], out.shape[3], out.shape[4]
+    depth, height, width = x.shape[1], x.shape[2], x.shape[3]
+    for row in parallel(out.shape[0] * deep * high, wide * channels):
+        n, at = row // (deep * high), row % (deep * high)
+        d, h = at // high, at % high
+        z, y = place(d, depth, left_d, deep, mode), place(h, height, left_h, high, mode)
+        for w in range(wide):
+            v = place(w, width, left_w, wide, mode)
+            if mode == "constant" and (z < 0 or y < 0 or v < 0):
+                for c in range(channels):
+                    out[n, d, h, w, c] = fill[0]
+            else:
+                for c in range(channels):
+                    out[n, d, h, w, c] = x[n, z, y, v, c]
+
+
+@kernel
 def pad_backward(out, grad, left_d, left_h, left_w, *, mode):
     """Adds gradients to the elements that they are of; `out` holds zeros."""
     deep, high, wide = grad.shape[1], grad.shape[2], grad.shape[3]

@@ -1,6 +1,6 @@
 """Pooling over volumes: arrays are (planes, depth, height, width), with sizes of 1 where there are fewer dimensions."""
 
-from ..language import c_div, function, inf, int64, isnan, kernel, like, local, parallel
+from ..language import c_div, function, inf, int64, isnan, kernel, larger, like, local, parallel
 
 _LANES = 64  # results along the width that are computed side by side
 
@@ -51,12 +51,45 @@ def max_pool(out, indices, x, size_d, size_h, size_w, stride_d, stride_h, stride
                                 line = (z * height + y) * width + shift
                                 for lane in range(begin, end):
                                     value = x[plane, z, y, lane * step_w + shift]
-                                    larger = value > best[lane] or isnan(value)
-                                    best[lane] = value if larger else best[lane]
-                                    place[lane] = line + lane * step_w if larger else place[lane]
+                                    wins = value > best[lane] or isnan(value)
+                                    best[lane] = value if wins else best[lane]
+                                    place[lane] = line + lane * step_w if wins else place[lane]
             for lane in range(lanes):
                 out[plane, d, h, first + lane] = best[lane]
                 indices[plane, d, h, first + lane] = place[lane]
+
+
+@kernel
+def max_pool_pixels(out, indices, x, size_d, size_h, size_w, stride_d, stride_h, stride_w, pad_d, pad_h, pad_w,
+                    apart_d, apart_h, apart_w, *, lowest):
+    """The same of arrays that are (batch, depth, height, width, channels), whose channels are taken side by side."""
+    depth, height, width = x.shape[1], x.shape[2], x.shape[3]
+    rows, high, wide, channels = out.shape[1] * out.shape[2], out.shape[2], out.shape[3], out.shape[4]
+    for row in parallel(out.shape[0] * rows, wide * size_d * size_h * size_w * channels):
+        n, at = row // rows, row % rows
+        d, h = at // high, at % high
+        start_d, start_h = d * stride_d - pad_d, h * stride_h - pad_h
+        first_row = (first_inside(start_d, apart_d) * height + first_inside(start_h, apart_h)) * width
+        best = local(_LANES, x)
+        place = local(_LANES, indices)
+        for w in range(wide):
+            start_w = w * stride_w - pad_w
+            for first in range(0, channels, _LANES):
+                lanes = min(_LANES, channels - first)
+                for lane in range(lanes):
+                    best[lane] = like(lowest, x)
+                    place[lane] = first_row + first_inside(start_w, apart_w)
+                for z in range(first_inside(start_d, apart_d), min(start_d + size_d * apart_d, depth), apart_d):
+                    for y in range(first_inside(start_h, apart_h), min(start_h + size_h * apart_h, height), apart_h):
+                        for v in range(first_inside(start_w, apart_w), min(start_w + size_w * apart_w, width), apart_w):
+                            for lane in range(lanes):
+                                value = x[n, z, y, v, first + lane]
+                                wins = value > best[lane] or isnan(value)
+                                best[lane] = value if wins else best[lane]
+                                place[lane] = (z * height + y) * width + v if wins else place[lane]
+                for lane in range(lanes):
+                    out[n, d, h, w, first + lane] = best[lane]
+                    indices[n, d, h, w, first + lane] = place[lane]
 
 
 @function
@@ -95,6 +128,45 @@ def avg_pool(out, x, size_d, size_h, size_w, stride_d, stride_h, stride_w, pad_d
                     out[plane, d, h, first + lane] = c_div(total[lane], count)
                 else:
                     out[plane, d, h, first + lane] = total[lane] / count
+
+
+@function
+def sum_pixels(total, x, n, planes, rows, columns, first, lanes):
+    """Makes `total` the sums of so many channels over a window of what is (batch, depth, height, width, channels)."""
+    for lane in range(lanes):
+        total[lane] = like(0, x)
+    for z in range(planes[0], planes[1]):
+        for y in range(rows[0], rows[1]):
+            for v in range(columns[0], columns[1]):
+                for lane in range(lanes):
+                    total[lane] += x[n, z, y, v, first + lane]
+
+
+@kernel
+def avg_pool_pixels(out, x, size_d, size_h, size_w, stride_d, stride_h, stride_w, pad_d, pad_h, pad_w, divisor, *,
+                    padded, whole):
+    """As `avg_pool`, of arrays that are (batch, depth, height, width, channels)."""
+    depth, height, width = x.shape[1], x.shape[2], x.shape[3]
+    rows, high, wide, channels = out.shape[1] * out.shape[2], out.shape[2], out.shape[3], out.shape[4]
+    for row in parallel(out.shape[0] * rows, wide * size_d * size_h * size_w * channels):
+        n, at = row // rows, row % rows
+        d, h = at // high, at % high
+        start_d, start_h = d * stride_d - pad_d, h * stride_h - pad_h
+        area = elements_of(start_d, size_d, pad_d, depth, padded) * elements_of(start_h, size_h, pad_h, height, padded)
+        total = local(_LANES, x)
+        for w in range(wide):
+            start_w = w * stride_w - pad_w
+            count = divisor if divisor != 0 else area * elements_of(start_w, size_w, pad_w, width, padded)
+            for first in range(0, channels, _LANES):
+                lanes = min(_LANES, channels - first)
+                sum_pixels(total, x, n, (max(start_d, 0), min(start_d + size_d, depth)),
+                           (max(start_h, 0), min(start_h + size_h, height)),
+                           (max(start_w, 0), min(start_w + size_w, width)), first, lanes)
+                for lane in range(lanes):
+                    if whole:
+                        out[n, d, h, w, first + lane] = c_div(total[lane], count)
+                    else:
+                        out[n, d, h, w, first + lane] = total[lane] / count
 
 
 @kernel
@@ -144,14 +216,24 @@ def put_largest(out, indices, x, at, planes, rows, columns):
     """The largest element of a window, and where in its plane it is, as the result at a place."""
     height, width = x.shape[2], x.shape[3]
     best = like(-inf, x)
-    place = (planes[0] * height + rows[0]) * width + columns[0]
+    missing = 0
     for z in range(planes[0], planes[1]):
         for y in range(rows[0], rows[1]):
             for i in range(columns[0], columns[1]):
-                value = x[at[0], z, y, i]
-                larger = value > best or isnan(value)
-                best = value if larger else best
-                place = (z * height + y) * width + i if larger else place
+                best = larger(best, x[at[0], z, y, i])
+                missing += 1 if isnan(x[at[0], z, y, i]) else 0
+    place = -1
+    for z in range(planes[0], planes[1]):  # the first that is as large, or the last NaN
+        for y in range(rows[0], rows[1]):
+            if missing > 0:
+                for i in range(columns[0], columns[1]):
+                    place = (z * height + y) * width + i if isnan(x[at[0], z, y, i]) else place
+            elif place < 0:
+                for i in range(columns[0], columns[1]):
+                    if x[at[0], z, y, i] == best:
+                        place = (z * height + y) * width + i
+                        break
+    best = x[at[0], place // (height * width), place // width % height, place % width] if missing > 0 else best
     out[at[0], at[1], at[2], at[3]] = best
     indices[at[0], at[1], at[2], at[3]] = place
 
@@ -188,6 +270,58 @@ def adaptive_avg_pool(out, x):
                     for i in range(left, right):
                         total += x[plane, z, y, i]
             out[plane, d, h, w] = total / ((back - front) * (bottom - top) * (right - left))
+
+
+@kernel
+def adaptive_max_pool_pixels(out, indices, x):
+    """As `adaptive_max_pool`, of arrays that are (batch, depth, height, width, channels)."""
+    depth, height, width = x.shape[1], x.shape[2], x.shape[3]
+    deep, high, wide, channels = out.shape[1], out.shape[2], out.shape[3], out.shape[4]
+    for row in parallel(out.shape[0] * deep * high, (depth * height * width // (deep * high) + wide) * channels):
+        n, at = row // (deep * high), row % (deep * high)
+        d, h = at // high, at % high
+        front, back = even_start(d, depth, deep), even_end(d, depth, deep)
+        top, bottom = even_start(h, height, high), even_end(h, height, high)
+        best = local(_LANES, x)
+        place = local(_LANES, indices)
+        for w in range(wide):
+            left, right = even_start(w, width, wide), even_end(w, width, wide)
+            for first in range(0, channels, _LANES):
+                lanes = min(_LANES, channels - first)
+                for lane in range(lanes):
+                    best[lane] = like(-inf, x)
+                    place[lane] = (front * height + top) * width + left
+                for z in range(front, back):
+                    for y in range(top, bottom):
+                        for v in range(left, right):
+                            for lane in range(lanes):
+                                value = x[n, z, y, v, first + lane]
+                                wins = value > best[lane] or isnan(value)
+                                best[lane] = value if wins else best[lane]
+                                place[lane] = (z * height + y) * width + v if wins else place[lane]
+                for lane in range(lanes):
+                    out[n, d, h, w, first + lane] = best[lane]
+                    indices[n, d, h, w, first + lane] = place[lane]
+
+
+@kernel
+def adaptive_avg_pool_pixels(out, x):
+    """As `adaptive_avg_pool`, of arrays that are (batch, depth, height, width, channels)."""
+    depth, height, width = x.shape[1], x.shape[2], x.shape[3]
+    deep, high, wide, channels = out.shape[1], out.shape[2], out.shape[3], out.shape[4]
+    for row in parallel(out.shape[0] * deep * high, (depth * height * width // (deep * high) + wide) * channels):
+        n, at = row // (deep * high), row % (deep * high)
+        d, h = at // high, at % high
+        front, back = even_start(d, depth, deep), even_end(d, depth, deep)
+        top, bottom = even_start(h, height, high), even_end(h, height, high)
+        total = local(_LANES, x)
+        for w in range(wide):
+            left, right = even_start(w, width, wide), even_end(w, width, wide)
+            for first in range(0, channels, _LANES):
+                lanes = min(_LANES, channels - first)
+                sum_pixels(total, x, n, (front, back), (top, bottom), (left, right), first, lanes)
+                for lane in range(lanes):
+                    out[n, d, h, w, first + lane] = total[lane] / ((back - front) * (bottom - top) * (right - left))
 
 
 @kernel

@@ -1,6 +1,6 @@
 """Products of vectors."""
 
-from ..language import kernel, parallel, unrolled
+from ..language import kernel, parallel, rounded, unrolled
 
 
 @kernel
@@ -11,7 +11,8 @@ def cross(out, a, b):
         u, v = i if a.shape[0] > 1 else 0, i if b.shape[0] > 1 else 0
         for j in range(inner):
             for k in unrolled(3):
-                out[i, k, j] = a[u, (k + 1) % 3, j] * b[v, (k + 2) % 3, j] - a[u, (k + 2) % 3, j] * b[v, (k + 1) % 3, j]
+                first = rounded(a[u, (k + 1) % 3, j] * b[v, (k + 2) % 3, j], out)
+                out[i, k, j] = first - rounded(a[u, (k + 2) % 3, j] * b[v, (k + 1) % 3, j], out)
 
 
 @kernel
@@ -30,9 +31,9 @@ def kron(out, a, b):
 def addr(out, added, a, b, beta: float, alpha: float, *, adds):
     """The products of the elements of two vectors, and what is added to them."""
     for i in parallel(out.shape[0], out.shape[1]):
-        factor = a[i] * alpha
+        factor = rounded(a[i] * alpha, out)
         for j in range(out.shape[1]):
             if adds:
-                out[i, j] = added[i, j] * beta + factor * b[j]
+                out[i, j] = rounded(added[i, j] * beta, out) + rounded(factor * b[j], out)
             else:
                 out[i, j] = factor * b[j]

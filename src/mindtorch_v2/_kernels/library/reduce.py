@@ -392,3 +392,50 @@ def moment_columns(made: flat, means: flat, x: flat, outer, n, inner, width, div
             gap = mean[j] - float64(centre[j])
             means[i] = mean[j]
             made[i] = spread(max(squares[j] - gap * gap * n, 0.0), divisor, deviation)
+
+
+# products of complex numbers, whose parts follow each other ----------------------------------------------------------
+
+_LANES = 32  # products that are made side by side
+
+
+@kernel
+def complex_product(out: flat, x: flat, outer, n, inner):
+    """Of [outer, n, inner] numbers the products along n: columns side by side, or lanes of a row, then multiplied."""
+    width = inner if inner > 1 else 1
+    blocks = (width + _LANES - 1) // _LANES
+    for turn in parallel(outer * blocks, 4 * n * min(width, _LANES)):
+        o, first = turn // blocks, turn % blocks * _LANES
+        real, imaginary = local(_LANES, x), local(_LANES, x)
+        for lane in range(_LANES):
+            real[lane] = 1
+            imaginary[lane] = 0
+        if inner > 1:
+            for k in range(n):
+                for lane in range(min(_LANES, inner - first)):
+                    i = 2 * ((o * n + k) * inner + first + lane)
+                    a, b, c, d = real[lane], imaginary[lane], x[i], x[i + 1]
+                    real[lane] = a * c - b * d
+                    imaginary[lane] = a * d + b * c
+            for lane in range(min(_LANES, inner - first)):
+                out[2 * (o * inner + first + lane)] = real[lane]
+                out[2 * (o * inner + first + lane) + 1] = imaginary[lane]
+        else:
+            for block in range(n // _LANES):
+                for lane in range(_LANES):
+                    i = 2 * (o * n + block * _LANES + lane)
+                    a, b, c, d = real[lane], imaginary[lane], x[i], x[i + 1]
+                    real[lane] = a * c - b * d
+                    imaginary[lane] = a * d + b * c
+            for lane in range(n % _LANES):
+                i = 2 * (o * n + n // _LANES * _LANES + lane)
+                a, b, c, d = real[lane], imaginary[lane], x[i], x[i + 1]
+                real[lane] = a * c - b * d
+                imaginary[lane] = a * d + b * c
+            whole, rest = real[0], imaginary[0]
+            for lane in range(1, _LANES):
+                a, b, c, d = whole, rest, real[lane], imaginary[lane]
+                whole = a * c - b * d
+                rest = a * d + b * c
+            out[2 * o] = whole
+            out[2 * o + 1] = rest

@@ -4,7 +4,7 @@ Elements are computed with in the type of the result. Where inner is 1, a row is
 else blocks of columns are.
 """
 
-from ..language import exp, flat, function, inf, isfinite, kernel, larger, like, local, log, parallel
+from ..language import exp, flat, function, inf, isfinite, kernel, larger, like, local, log, parallel, rounded
 from .columns import COLUMNS, columns_of
 
 _EXPENSIVE = 8  # an exponential takes as long as so many additions
@@ -105,7 +105,10 @@ def backward_columns(out: flat, grad: flat, result: flat, outer, n, inner, width
 
 @kernel
 def logsumexp_rows(out: flat, x: flat, rows, n, parts, width):
-    """out[row * parts + part]: of `width` elements of a row of n, from part * width on."""
+    """out[row * parts + part]: of `width` elements of a row of n, from part * width on.
+
+    As in PyTorch, half precision is rounded to after each step.
+    """
     for turn in parallel(rows * parts, _EXPENSIVE * width):
         row = turn // parts
         first = row * n + (turn - row * parts) * width
@@ -116,8 +119,8 @@ def logsumexp_rows(out: flat, x: flat, rows, n, parts, width):
         top = top if isfinite(top) else like(0, out)
         total = like(0, out)
         for i in range(first, last):
-            total += exp(like(x[i], out) - top)
-        out[turn] = log(total) + top
+            total += rounded(exp(rounded(like(x[i], out) - top, out)), out)
+        out[turn] = rounded(log(rounded(total, out)), out) + top
 
 
 @kernel
@@ -133,6 +136,6 @@ def logsumexp_columns(out: flat, x: flat, outer, n, inner, width):
             top[j] = largest if isfinite(largest) else like(0, out)
         for k in range(n):
             for j in range(columns):
-                total[j] += exp(like(x[at + k * inner + j], out) - top[j])
+                total[j] += rounded(exp(rounded(like(x[at + k * inner + j], out) - top[j], out)), out)
         for j in range(columns):
-            out[o * inner + first + j] = log(total[j]) + top[j]
+            out[o * inner + first + j] = rounded(log(rounded(total[j], out)), out) + top[j]

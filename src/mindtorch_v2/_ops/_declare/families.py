@@ -462,7 +462,7 @@ class Pointwise(Family):
         self.result, self.excluding, self.check, self.named = result, frozenset(excluding), check, named
         self.ufunc = compute if isinstance(compute, str) else ufunc
         self.compute: Callable = compute if callable(compute) else (lambda xp, *args: getattr(xp, compute)(*args))
-        # Then `compute` gets, for half precision, what rounds to it: PyTorch rounds between the steps of a few.
+        # Then `compute` gets, for half precision, what rounds to it, its `kind`: PyTorch rounds between steps of a few.
         self.rounds = hasattr(self.compute, "__code__") and "rounded" in parameters_of(self.compute)
         self.known_types: dict[tuple, tuple[dtype, dtype]] = {}
 
@@ -528,7 +528,11 @@ class Pointwise(Family):
                 array = array if array.dtype == wide else backend.cast(array, wide)
                 values[i] = array if backend.shared is None else backend.shared(array)
         if self.rounds and halves:
-            return compute(backend.array_xp, *values, rounded=lambda array: array.astype(narrow).astype(wide))
+            def rounded(array: Any) -> Any:
+                return array.astype(narrow).astype(wide)
+
+            rounded.kind = narrow  # type: ignore[attr-defined]
+            return compute(backend.array_xp, *values, rounded=rounded)
         return compute(backend.array_xp, *values)
 
     def kernel(self, operator: Operator, backend: Backend) -> Callable:

@@ -199,5 +199,9 @@ def combine_at(xp: Any, name: str, flat: Any, places: Any, source: Any, *, widen
         wide = flat.astype(np.float32)
         combine.at(wide, places, source.astype(np.float32))
         flat[...] = wide
+    elif flat.dtype.kind == "b":  # a sum is true if a term is, a product if all factors are
+        truth = name in ("add", "maximum")
+        source = xp.broadcast_to(source if source.dtype.kind == "b" else source != 0, places.shape)
+        flat[places[source == truth]] = truth
     else:
         combine.at(flat, places, source if source.dtype is flat.dtype else source.astype(flat.dtype))

@@ -34,8 +34,17 @@ def empty(shape: int | Sequence[int], kind: Any) -> np.ndarray:
     return _told(new_or_taken(shape, kind), "empty")
 
 
+def apart(shape: int | Sequence[int], kind: Any) -> np.ndarray:
+    """An array for kernels to fill that is never what was offered: of what lies in another order than the result."""
+    made = np.empty(shape, kind)
+    recording = _recording
+    if recording is not None:
+        recording.allocated(made, "empty", takes=False)
+    return made
+
+
 def zeros(shape: int | Sequence[int], kind: Any) -> np.ndarray:
-    """The same, of zeros."""
+    """As `empty`, of zeros."""
     made = taken(shape, kind) if offers else None
     if made is None:
         made = np.zeros(shape, kind)
@@ -137,13 +146,14 @@ class _Recording:
         self.scope[name] = value
         return name
 
-    def allocated(self, array: np.ndarray, maker: str) -> None:
+    def allocated(self, array: np.ndarray, maker: str, *, takes: bool = True) -> None:
         if self.thread != threading.get_ident():
             return
         name = self._named(array, f"m{len(self.alive)}")
         call = f"{maker}({self._constant(array.shape)}, {self._constant(array.dtype)})"
         # By NumPy alone where nothing is offered, or must not be taken.
-        self.lines.append(f"{name} = new_{call}" if self.withheld else f"{name} = {call} if offers else new_{call}")
+        never = self.withheld or not takes
+        self.lines.append(f"{name} = new_{call}" if never else f"{name} = {call} if offers else new_{call}")
 
     def flagged(self, array: np.ndarray, index: np.ndarray | None, size: int) -> None:
         if self.thread != threading.get_ident():
@@ -213,6 +223,13 @@ class _Recording:
                 geometry = array.shape, array.dtype
                 shape, kind, strides = map(self._constant, (*geometry, array.strides))
                 return f"ndarray({shape}, {kind}, {name}, {address - first}, {strides})"
+            if first == address and array.flags.c_contiguous and array.size == owner.size:
+                order = sorted(range(owner.ndim), key=lambda d: -owner.strides[d])
+                if array.dtype == owner.dtype and owner.transpose(order).flags.c_contiguous:
+                    if id(owner) in self.shared:
+                        self.ambiguous = True
+                        break
+                    return f"{self.names[id(owner)]}.transpose({order}).reshape({self._constant(array.shape)})"
         raise Unplannable
 
     def function(self, made: Any, count: int) -> Callable:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...._core.dtype import OF_ARRAY, WIDER
-from ..jit.repeats import zeros
+from ..jit.repeats import apart, zeros
 
 Sizes = tuple[int, ...]
 # Elements that are only moved go as integers where kernels would convert them, or do not know them.
@@ -26,6 +26,25 @@ def volumes(array: np.ndarray, rank: int) -> np.ndarray:
     shape = array.shape
     at = len(shape) - rank
     return array.reshape(math.prod(shape[:at]), *(1,) * (3 - rank), *shape[at:])
+
+
+def pixels(array: np.ndarray, rank: int) -> np.ndarray | None:
+    """An array with `rank` spatial dimensions whose channels lie last as (batch, depth, height, width, channels).
+
+    None for one that lies otherwise.
+    """
+    if array.ndim != rank + 2:
+        return None
+    moved = array.transpose(0, *range(2, array.ndim), 1)
+    batch, *sizes, channels = moved.shape
+    return moved.reshape(batch, *(1,) * (3 - rank), *sizes, channels) if moved.flags.c_contiguous else None
+
+
+def new_pixels(shape: Sizes, kind: np.dtype, rank: int) -> tuple[np.ndarray, np.ndarray]:
+    """A new array whose channels lie last, and the same as (batch, depth, height, width, channels)."""
+    batch, channels, *sizes = shape
+    made = apart((batch, *(1,) * (3 - rank), *sizes, channels), kind)
+    return made.reshape(batch, *sizes, channels).transpose(0, rank + 1, *range(1, rank + 1)), made
 
 
 def along(array: np.ndarray, dim: int) -> np.ndarray:

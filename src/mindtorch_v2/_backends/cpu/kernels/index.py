@@ -4,24 +4,26 @@ Each gives None for what NumPy has to do: also where an index is outside, for wh
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ...._core.dtype import OF_ARRAY, REDUCED
+from ...._core.dtype import OF_ARRAY, REDUCED, WIDER
 from ...._core.threads import get_num_threads
 from ...._dispatch.schema import NUMBERS
 from ...._kernels.library import index as kernels
 from ...._ops._declare.rules import Spec
 from ...._ops.copy import stored_number
-from ...._ops.scatter import start_value
+from ...._ops.scatter import rounds_once, start_value
 from ..jit.calls import finishing, hurry, launched
-from ..jit.repeats import duplicate, empty, flag, repeats, store, table, zeros
+from ..jit.repeats import apart, duplicate, empty, flag, repeats, store, table, zeros
 from .arrays import movable, takes_halves, zeros_for_sums
 
 _SHARED = 1 << 15  # elements from which on several threads write
 _FEW = 8  # elements of a result to an index, from which on looking at indices takes less than a copy
 _FOLDS = {"sum": "add", "mean": "add", "prod": "multiply", "amax": "maximum", "amin": "minimum"}
+_OF_BITS = {"add": "maximum", "multiply": "minimum"}  # what these are for truth values, seen as 0 and 1
 
 hurry(kernels.fold_rows, kernels.finish_means)  # the other way of `index_reduce` takes twenty times as long
 
@@ -61,9 +63,31 @@ def _parts(elements: int, rows: int) -> int:
     return 1 if elements < _SHARED else max(1, min(get_num_threads(), rows))
 
 
-def _folds_exactly(kind: np.dtype) -> bool:
-    """Whether elements of the type are folded in it; half precision is rounded at other times."""
-    return kind.kind in "fiu" and kind not in REDUCED
+def _is_folded(kind: np.dtype) -> bool:
+    """Whether kernels fold elements of a type."""
+    return kind.kind in "fiub" or kind in REDUCED
+
+
+def _as_bits(fold: str, *arrays: Any) -> tuple[Any, ...]:
+    """A fold, and arrays, of which truth values are numbers that it folds."""
+    if arrays[0].dtype.kind != "b":
+        return fold, *arrays
+    return _OF_BITS.get(fold, fold), *[a.view(np.uint8) if a.dtype.kind == "b" else a for a in arrays]
+
+
+def _fits(src: Any, target: Any) -> bool:
+    """Whether elements are of a target's type, or are folded in it."""
+    return src.dtype == target.dtype or src.dtype in REDUCED and WIDER[src.dtype] == target.dtype
+
+
+def _rounded_once(self: Any, fold: Callable[[Any], bool | None]) -> bool | None:
+    """Runs `fold` on an array; one of half precision is folded in float32, and written when that is done."""
+    if self.dtype not in REDUCED:
+        return fold(self)
+    made = apart(self.shape, WIDER[self.dtype]) if self.flags.c_contiguous else None
+    if made is None or not launched(kernels.convert, made, self, self.size) or not fold(made):
+        return None
+    return launched(kernels.convert, self, made, self.size) or None
 
 
 # reading -------------------------------------------------------------------------------------------------------------
@@ -108,12 +132,12 @@ def take(self: Any, index: Any) -> Any:
 
 
 def _scattered(self: Any, dim: int, index: Any, src: Any, fold: str) -> bool | None:
-    """Folds elements into their places; True if that is done."""
+    """Folds elements into their places, each rounded to the array's type; True if that is done."""
     dim = dim % self.ndim if self.ndim else 0
     self = _part(self, index.shape, dim) if self.flags.c_contiguous else None
     if self is None:
         return None
-    if fold != "put" and not _folds_exactly(self.dtype):
+    if fold != "put" and not _is_folded(self.dtype):
         return None
     one = src.__class__ in NUMBERS or src.size == 1
     if src.__class__ in NUMBERS:
@@ -127,7 +151,8 @@ def _scattered(self: Any, dim: int, index: Any, src: Any, fold: str) -> bool | N
         return _rows_folded(self, dim, row, src, 1, fold)
     if fold == "put":
         self, src = movable(self), movable(src)
-    if src.dtype != self.dtype or not is_inside(index, 0, self.shape[dim] if self.ndim else 1):
+    fold, self, src = _as_bits(fold, self, src)
+    if not _fits(src, self) or not is_inside(index, 0, self.shape[dim] if self.ndim else 1):
         return None
     target, src = _along(self, dim), src.reshape(1, 1, 1) if one else _along(src, dim)
     return launched(kernels.scatter, target, _along(index, dim), src, fold=fold, one=one,
@@ -141,36 +166,40 @@ def scatter(self: Any, dim: int, index: Any, src: Any) -> bool | None:
 
 @repeats
 def scatter_legacy(self: Any, dim: int, index: Any, src: Any, reduce: str) -> bool | None:
-    return _scattered(self, dim, index, src, reduce) if index.size else True
+    if not index.size:
+        return True
+    if src.__class__ in NUMBERS and self.dtype in REDUCED:
+        return None
+    return _rounded_once(self, lambda made: _scattered(made, dim, index, src, reduce))
 
 
 @repeats
 def scatter_add(self: Any, dim: int, index: Any, src: Any) -> bool | None:
-    return _scattered(self, dim, index, src, "add") if index.size else True
+    return _rounded_once(self, lambda made: _scattered(made, dim, index, src, "add")) if index.size else True
 
 
 @repeats
 def scatter_reduce(self: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool) -> bool | None:
     if not index.size or not include_self or reduce == "mean":
         return _scatter_reduce_anew(self, dim, index, src, reduce, include_self) if index.size else True
-    return _scattered(self, dim, index, src, _FOLDS[reduce])
+    return _rounded_once(self, lambda made: _scattered(made, dim, index, src, _FOLDS[reduce]))
 
 
 def _scatter_reduce_anew(self: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool) -> bool | None:
     """As `scatter_reduce` where the elements themselves do not count, or numbers of them do."""
     at = dim % self.ndim if self.ndim else 0
-    if not self.flags.c_contiguous or not _folds_exactly(self.dtype) or _part(self, index.shape, at) is None:
+    if not self.flags.c_contiguous or not _is_folded(self.dtype) or _part(self, index.shape, at) is None:
         return None
     made = duplicate(self)
     if not include_self and not _scattered(made, dim, index, start_value(reduce, self.dtype), "put"):
         return None
-    if not _scattered(made, dim, index, src, _FOLDS[reduce]):
+    if not _rounded_once(made, lambda wide: _scattered(wide, dim, index, src, _FOLDS[reduce])):
         return None
     if reduce == "mean":
         counts = zeros(self.shape, np.int64)
         if not _scattered(counts, dim, index, 1, "add") or not launched(
                 kernels.finish_means, _along(made, at), _along(counts, at), own=int(include_self),
-                whole=self.dtype.kind != "f"):
+                whole=self.dtype.kind in "iu"):
             return None
     store(self, made)
     return True
@@ -178,7 +207,8 @@ def _scatter_reduce_anew(self: Any, dim: int, index: Any, src: Any, reduce: str,
 
 def _rows_folded(self: Any, dim: int, index: Any, src: Any, factor: Any, fold: str, low: int = 0) -> bool | None:
     """Folds rows into those that a vector of indices names; True if that is done."""
-    if not self.flags.c_contiguous or not self.ndim or src.dtype != self.dtype:
+    fold, self, src = _as_bits(fold, self, src)
+    if not self.flags.c_contiguous or not self.ndim or not _fits(src, self):
         return None
     rows, given, index = _along(self, dim), _along(src, dim), index.reshape(-1)
     if given.shape[1] != index.size or not is_inside(index, low, rows.shape[1]):
@@ -189,21 +219,28 @@ def _rows_folded(self: Any, dim: int, index: Any, src: Any, factor: Any, fold: s
 
 @repeats
 def index_add(self: Any, dim: int, index: Any, source: Any, alpha: Any) -> bool | None:
-    if not _folds_exactly(self.dtype) or alpha != 1 and alpha.__class__ is not int or not source.size:
+    if not _is_folded(self.dtype) or not source.size:
         return None
-    return _rows_folded(self, dim % max(self.ndim, 1), index, source, int(alpha), "add")
+    if alpha != 1 and (alpha.__class__ is not int or self.dtype.kind not in "fiu" or self.dtype in REDUCED):
+        return None
+    dim = dim % max(self.ndim, 1)
+
+    def fold(made: Any) -> bool | None:
+        return _rows_folded(made, dim, index, source, int(alpha), "add")
+
+    return _rounded_once(self, fold) if rounds_once(self, dim) else fold(self)
 
 
 @repeats
 def index_reduce(self: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool, spec: Spec) -> Any:
-    if not self.ndim or not source.size or not self.flags.c_contiguous or not _folds_exactly(self.dtype):
+    if not self.ndim or not source.size or not self.flags.c_contiguous or not _is_folded(self.dtype):
         return None
     dim, made = dim % self.ndim, duplicate(self)
     if not include_self:
         start = table(np.array(start_value(reduce, self.dtype), self.dtype))
         if not _rows_folded(made, dim, index, np.broadcast_to(start, source.shape), 1, "put"):
             return None
-    if not _rows_folded(made, dim, index, source, 1, _FOLDS[reduce]):
+    if not _rounded_once(made, lambda wide: _rows_folded(wide, dim, index, source, 1, _FOLDS[reduce])):
         return None
     return made if reduce != "mean" or _sums_made_means(_along(made, dim), index, include_self) else None
 
@@ -215,7 +252,7 @@ def _sums_made_means(rows: Any, index: Any, include_self: bool) -> bool:
     try:
         return bool(_rows_folded(counts, 0, index, np.broadcast_to(one, index.size), 1, "add")) and launched(
             kernels.finish_means, rows, np.broadcast_to(counts.reshape(1, -1, 1), rows.shape), own=int(include_self),
-            whole=rows.dtype.kind != "f")
+            whole=rows.dtype.kind in "iu")
     finally:
         finishing(0)
 
@@ -229,19 +266,22 @@ def index_copy(self: Any, dim: int, index: Any, source: Any) -> bool | None:
 
 @repeats
 def put(self: Any, index: Any, source: Any, accumulate: bool) -> bool | None:
-    if not self.flags.c_contiguous or not index.size or not self.size or accumulate and not _folds_exactly(self.dtype):
+    if not self.flags.c_contiguous or not index.size or not self.size or accumulate and not _is_folded(self.dtype):
         return None
     if not is_inside(index, -self.size, self.size):
         return None
-    target, source = (self, source) if accumulate else (movable(self), movable(source))
+    if accumulate:
+        fold, target, source = _as_bits("add", self, source)
+    else:
+        fold, target, source = "put", movable(self), movable(source)
     return launched(kernels.fold_places, target.reshape(-1), index.reshape(-1), source.reshape(-1),
-                    _parts(source.size, self.size), fold="add" if accumulate else "put") or None
+                    _parts(source.size, self.size), fold=fold) or None
 
 
 @repeats
 def index_put(self: Any, indices: Any, values: Any, accumulate: bool) -> bool | None:
     """Values added at indices of the first dimension, or of both of a matrix."""
-    if not accumulate or not self.size or not values.size or not _folds_exactly(self.dtype):
+    if not accumulate or not self.size or not values.size or not _is_folded(self.dtype):
         return None
     first = indices[0]
     if any(index is None or index.dtype.kind != "i" or index.shape != first.shape for index in indices):
@@ -253,8 +293,9 @@ def index_put(self: Any, indices: Any, values: Any, accumulate: bool) -> bool | 
         return _rows_folded(self, 0, first, rows, 1, "add", -self.shape[0])
     if self.ndim != 2 or not all(is_inside(i, -n, n) for i, n in zip(indices, self.shape, strict=True)):
         return None
-    return launched(kernels.add_at_pairs, self, first.reshape(-1), indices[1].reshape(-1), values.reshape(-1),
-                    _parts(values.size, len(self))) or None
+    fold, self, values = _as_bits("add", self, values)
+    return launched(kernels.fold_at_pairs, self, first.reshape(-1), indices[1].reshape(-1), values.reshape(-1),
+                    _parts(values.size, len(self)), fold=fold) or None
 
 
 def nonzero(self: Any) -> Any:

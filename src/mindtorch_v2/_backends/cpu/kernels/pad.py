@@ -10,9 +10,9 @@ from ...._ops.copy import stored_number
 from ...._ops.pool import in_strides
 from ..jit.calls import hurry, launched
 from ..jit.repeats import empty, repeats, table
-from .arrays import Sizes, movable, volumes, zeros_for_sums
+from .arrays import Sizes, movable, new_pixels, pixels, volumes, zeros_for_sums
 
-hurry(kernels.pad, kernels.pad_backward)
+hurry(kernels.pad, kernels.pad_pixels, kernels.pad_backward)
 
 
 def _lefts(pad: Sizes) -> Sizes:
@@ -21,13 +21,22 @@ def _lefts(pad: Sizes) -> Sizes:
     return (*(0,) * (3 - len(lefts)), *lefts)
 
 
+def _padded(self: Any, pad: Sizes, fill: Any, mode: str, spec: Spec) -> Any:
+    """An array with a border; `fill` has the element of a constant one."""
+    rank = len(pad) // 2
+    given = None if spec.strides is None else pixels(movable(self), rank)
+    if given is not None:
+        out, made = new_pixels(spec.shape, self.dtype, rank)
+        return out if launched(kernels.pad_pixels, movable(made), given, fill, *_lefts(pad), mode=mode) else None
+    out = empty(spec.shape, self.dtype)
+    done = launched(kernels.pad, volumes(movable(out), rank), volumes(movable(self), rank), fill, *_lefts(pad),
+                    mode=mode)
+    return in_strides(out, spec) if done else None
+
+
 @repeats
 def padded_places(self: Any, pad: Sizes, mode: str, spec: Spec) -> Any:
-    rank, out = len(pad) // 2, empty(spec.shape, self.dtype)
-    made = volumes(movable(out), rank)
-    done = self.size and launched(kernels.pad, made, volumes(movable(self), rank), made[:0].reshape(0), *_lefts(pad),
-                                  mode=mode)
-    return in_strides(out, spec) if done else None
+    return _padded(self, pad, table(movable(np.empty(0, self.dtype))), mode, spec) if self.size else None
 
 
 @repeats
@@ -43,8 +52,6 @@ def constant_pad_nd(self: Any, pad: Sizes, value: Any, spec: Spec) -> Any:
     rank = len(pad) // 2
     if not 0 < rank < 4 or not self.size or 0 in spec.shape:
         return None
-    out, fill = empty(spec.shape, self.dtype), np.empty(1, self.dtype)
+    fill = np.empty(1, self.dtype)
     fill[0] = stored_number(value, spec.dtype)
-    done = launched(kernels.pad, volumes(movable(out), rank), volumes(movable(self), rank), table(movable(fill)),
-                    *_lefts(pad), mode="constant")
-    return in_strides(out, spec) if done else None
+    return _padded(self, pad, table(movable(fill)), "constant", spec)

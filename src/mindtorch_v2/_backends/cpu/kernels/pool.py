@@ -1,7 +1,7 @@
 """Pooling by compiled kernels, of any rank."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from ...._ops._declare.rules import Spec
 from ...._ops.pool import _windows, in_strides
 from ..jit.calls import launched
 from ..jit.repeats import empty, flag, repeats, zeros
-from .arrays import Sizes, movable, rows_of, takes_halves, three, volumes, zeros_for_sums
+from .arrays import Sizes, movable, new_pixels, pixels, rows_of, takes_halves, three, volumes, zeros_for_sums
 
 
 @functools.lru_cache(512)
@@ -34,12 +34,24 @@ def _empty(spec: Spec) -> np.ndarray:
     return empty(spec.shape, spec.dtype.np)
 
 
+def _by_pixels(written: Any, self: Any, rank: int, specs: Sequence[Spec], *numbers: int, **constants: Any) -> Any:
+    """The results of a kernel for arrays whose channels lie last; None where these lie otherwise, or without code."""
+    given = None if specs[0].strides is None else pixels(self, rank)
+    if given is None:
+        return None
+    shown, made = zip(*[new_pixels(spec.shape, spec.dtype.np, rank) for spec in specs], strict=True)
+    return shown if launched(written, *made, given, *numbers, **constants) else None
+
+
 # Each of these makes the function for a rank.
 
 
 def _max_pool(rank: int) -> Callable:
     def largest(self, kernel_size, stride, padding, dilation, ceil_mode, spec):
         settings = _settings(self.shape, kernel_size, stride or (), padding, dilation, ceil_mode, rank, True)
+        made = _by_pixels(pool.max_pool_pixels, self, rank, spec, *settings, lowest=_lowest(self.dtype))
+        if made is not None:
+            return made
         out, places = _empty(spec[0]), _empty(spec[1])
         done = launched(pool.max_pool, volumes(out, rank), volumes(places, rank), volumes(self, rank), *settings,
                         lowest=_lowest(self.dtype), step=settings[5] if settings[5] < 5 else 0)
@@ -65,9 +77,13 @@ def _max_pool_backward(rank: int) -> Callable:
 def _avg_pool(rank: int) -> Callable:
     def mean(self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, spec):
         settings = _settings(self.shape, kernel_size, stride or (), padding, (1,), ceil_mode, rank, False)
+        numbers, constants = (*settings, divisor_override or 0), dict(padded=bool(count_include_pad),
+                                                                      whole=self.dtype.kind == "i")
+        made = _by_pixels(pool.avg_pool_pixels, self, rank, (spec,), *numbers, **constants)
+        if made is not None:
+            return made[0]
         out = _empty(spec)
-        done = launched(pool.avg_pool, volumes(out, rank), volumes(self, rank), *settings, divisor_override or 0,
-                        padded=bool(count_include_pad), whole=self.dtype.kind == "i")
+        done = launched(pool.avg_pool, volumes(out, rank), volumes(self, rank), *numbers, **constants)
         return in_strides(out, spec) if done else None
 
     return repeats(takes_halves(mean))
@@ -88,6 +104,9 @@ def _avg_pool_backward(rank: int) -> Callable:
 
 def _adaptive_max_pool(rank: int) -> Callable:
     def largest(self, output_size, spec):
+        made = _by_pixels(pool.adaptive_max_pool_pixels, self, rank, spec)
+        if made is not None:
+            return made
         out, places = _empty(spec[0]), _empty(spec[1])
         done = launched(pool.adaptive_max_pool, volumes(out, rank), volumes(places, rank), volumes(self, rank))
         return (in_strides(out, spec[0]), in_strides(places, spec[1])) if done else None
@@ -104,6 +123,9 @@ def _adaptive_avg_pool(rank: int) -> Callable:
     def mean(self, output_size, spec):
         if rank == 3 and self.dtype in REDUCED:  # PyTorch rounds after each step there
             return None
+        made = _by_pixels(pool.adaptive_avg_pool_pixels, self, rank, (spec,))
+        if made is not None:
+            return made[0]
         out = _empty(spec)
         done = launched(pool.adaptive_avg_pool, volumes(out, rank), volumes(self, rank))
         return in_strides(out, spec) if done else None

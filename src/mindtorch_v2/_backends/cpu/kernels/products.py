@@ -5,17 +5,22 @@ from typing import Any
 
 import numpy as np
 
+from ...._core.dtype import REDUCED
 from ...._kernels.library import products
+from ...._ops._declare.rules import number_array
 from ..jit.calls import launched
 from ..jit.repeats import empty, repeats
 from .arrays import overwrites
 
-_ROUNDED_ONCE = frozenset("fdbBhHiIlLqQ")  # half types are rounded after each step, complex numbers have two parts
+
+def _is_real(kind: np.dtype) -> bool:
+    """Whether kernels multiply elements of a type: complex numbers have two parts."""
+    return kind.kind in "fiub" or kind in REDUCED
 
 
 @repeats
 def cross(self: Any, other: Any, dim: int, spec: Any) -> Any:
-    if self.dtype.char not in _ROUNDED_ONCE:
+    if not _is_real(self.dtype):
         return None
     shape = spec.shape
     made, at = empty(shape, self.dtype), dim % len(shape)
@@ -35,17 +40,20 @@ def _rows(x: Any, at: int, shape: tuple[int, ...], sizes: tuple[int, int, int]) 
 
 @repeats
 def kron(self: Any, other: Any, spec: Any) -> Any:
-    if not self.ndim == other.ndim == 2 or self.dtype != other.dtype or self.dtype.char not in "fd":
+    if not self.ndim == other.ndim == 2 or self.dtype != other.dtype or not _is_real(self.dtype):
         return None
     made = empty(spec.shape, self.dtype)
-    return made if launched(products.kron, made, self, other) else None
+    given = [x.view(np.uint8) if x.dtype.kind == "b" else x for x in (made, self, other)]
+    return made if launched(products.kron, *given) else None
 
 
 @repeats
 @overwrites()
 def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any, spec: Any) -> Any:
-    if not self.dtype == vec1.dtype == vec2.dtype or self.dtype.char not in "fd" or spec.strides is not None:
+    kind = self.dtype
+    if not kind == vec1.dtype == vec2.dtype or not _is_real(kind) or kind.kind in "iub" or spec.strides is not None:
         return None
-    made = empty(spec.shape, self.dtype)
+    made = empty(spec.shape, kind)
     added = self if self.shape == spec.shape else np.broadcast_to(self, spec.shape)
-    return made if launched(products.addr, made, added, vec1, vec2, float(beta), float(alpha), adds=beta != 0) else None
+    beta, alpha = (float(number_array(number, spec.dtype)) for number in (beta, alpha))  # half types round these, too
+    return made if launched(products.addr, made, added, vec1, vec2, beta, alpha, adds=beta != 0) else None

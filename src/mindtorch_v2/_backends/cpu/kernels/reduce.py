@@ -12,7 +12,7 @@ from ...._core.offers import new_or_taken, offers
 from ...._core.threads import get_num_threads
 from ...._kernels.library import reduce as library
 from ...._ops._declare.rules import Spec
-from ..jit.calls import finishing, prepared
+from ..jit.calls import finishing, launched, prepared
 from ..jit.repeats import empty, repeats
 from .arrays import takes_halves
 
@@ -304,7 +304,23 @@ _TRUTH = {"any": Fold(library.truth, library.either, False), "all": Fold(library
 total = _of_dims(Folding(f=_ADDED, i=_WHOLE, u=_WHOLE, b=_WHOLE))
 mean = _of_dims(Folding(f=Fold(library.itself, library.sum_of, 0, library.mean_of, wide=True)))
 nansum = _of_dims(Folding(f=Fold(library.number, library.sum_of, 0, wide=True)))
-prod = _of_dims(Folding(f=_PRODUCT, i=_WHOLE_PRODUCT, u=_WHOLE_PRODUCT, b=_WHOLE_PRODUCT))
+_product = _of_dims(Folding(f=_PRODUCT, i=_WHOLE_PRODUCT, u=_WHOLE_PRODUCT, b=_WHOLE_PRODUCT))
+
+
+@repeats
+@takes_halves
+def prod(x: Any, dim: Any, keepdim: bool, dtype: Any = None, *, spec: Spec) -> Any:
+    if x.dtype.kind != "c":
+        return _product(x, dim, keepdim, dtype, spec=spec)
+    steps = steps_of(x.shape, _axes(dim)) if x.flags.c_contiguous and x.size and x.dtype == spec.dtype.np else ()
+    if len(steps) != 1:
+        return None
+    made, kind = empty(spec.shape, x.dtype), spec.dtype.to_real().np
+    parts = [array.reshape(-1).view(kind) for array in (made, x)]
+    return made if launched(library.complex_product, *parts, *steps[0]) else None
+
+
+prod.quick = _product.quick  # type: ignore[attr-defined]
 any_true = _of_dims(Folding(**dict.fromkeys("fiub", _TRUTH["any"])))
 all_true = _of_dims(Folding(**dict.fromkeys("fiub", _TRUTH["all"])))
 

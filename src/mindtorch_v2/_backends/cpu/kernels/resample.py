@@ -35,9 +35,15 @@ _tables = _Kept()
 
 
 def map_along(array: Any, taps: Any, dim: int) -> Any:
-    """The array with one dimension mapped; None where no kernel can do it."""
+    """The array with one dimension mapped, lying as it does; None where no kernel can do it."""
     if array.dtype.kind not in "fiu" or not array.size:
         return None
+    if not array.flags.c_contiguous:
+        order = sorted(range(array.ndim), key=lambda d: -array.strides[d])
+        moved = array.transpose(order)
+        if moved.flags.c_contiguous:
+            made = map_along(moved, taps, order.index(dim))
+            return None if made is None else made.transpose([order.index(d) for d in range(array.ndim)])
     places, weights, is_full = _tables(taps, array.dtype)
     shape = array.shape
     count, results = places.shape

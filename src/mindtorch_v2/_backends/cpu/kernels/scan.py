@@ -22,6 +22,11 @@ def _goes_through_once(x: Any, dim: int, *others: Any) -> bool:
     return inner > 1 or outer % scan.ROWS == 0
 
 
+def _of_parts(array: Any, kind: Any) -> Any:
+    """The real and imaginary parts of complex numbers that lie in order, as numbers of their type."""
+    return array.reshape(-1).view(kind)
+
+
 def _running(combine: Any, start: float) -> Callable:
     launches = [[prepared(kernel, combine=combine, start=start, wide=wide) for kernel in
                  (scan.running_rows, scan.running_columns)] for wide in (False, True)]
@@ -31,11 +36,17 @@ def _running(combine: Any, start: float) -> Callable:
     @overwrites(_goes_through_once)
     def kernel(x: Any, dim: int, dtype: Any, *, spec: Spec) -> Any:
         category = spec.dtype.category
-        if category in (BOOL, COMPLEX) or category != FLOAT and x.dtype.kind not in "iub":
+        parts = category == COMPLEX and start == 0 and x.dtype == spec.dtype.np and x.dtype.kind == "c"
+        if category in (BOOL, COMPLEX) and not parts or category < FLOAT and x.dtype.kind not in "iub":
             return None
         x = contiguous(x)
         made = empty(x.shape, spec.dtype.np)
         outer, n, inner = along(x.shape, dim)
+        if parts:  # of complex numbers, which have their own sums
+            kind, inner = spec.dtype.to_real().np, 2 * inner
+            done = launches[True][1](_of_parts(made, kind), _of_parts(x, kind), outer, n, inner,
+                                     columns_at_once(outer, n, inner))
+            return made if done else None
         rows, columns = launches[category == FLOAT]
         if inner == 1:
             return made if rows(made, x, outer, n) else None

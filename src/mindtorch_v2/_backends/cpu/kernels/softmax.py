@@ -69,8 +69,9 @@ _rows, _columns = prepared(library.logsumexp_rows), prepared(library.logsumexp_c
 
 
 @repeats
+@takes_halves
 def logsumexp(x: Any, dim: Any, keepdim: bool, *, spec: Spec) -> Any:
-    if x.dtype.kind == "c" or spec.dtype.np in REDUCED:  # PyTorch rounds to half precision between the steps
+    if x.dtype.kind == "c":
         return None
     axes = (dim,) if dim.__class__ is int else tuple(dim) or None
     steps = steps_of(x.shape, axes) if x.flags.c_contiguous else ()
@@ -80,7 +81,7 @@ def logsumexp(x: Any, dim: Any, keepdim: bool, *, spec: Spec) -> Any:
     made = empty(spec.shape, spec.dtype.np)
     if inner == 1:
         parts = parts_of(outer, n, get_num_threads())
-        if parts == 1:
+        if parts == 1 or spec.dtype.np in REDUCED:  # parts would be rounded, too
             return made if _rows(made, x, outer, n, 1, n) else None
         some = empty(outer * parts, spec.dtype.np)
         done = _rows(some, x, outer, n, parts, -(-n // parts)) and _rows(made, some, outer, parts, 1, parts)

@@ -8,7 +8,7 @@ import numpy as np
 from ..recorded_arrays import Array
 from ..recorder import xp
 
-empty, zeros = xp.empty, xp.zeros
+empty, apart, zeros = xp.empty, xp.empty, xp.zeros
 
 
 def flag() -> Array:
