@@ -508,6 +508,22 @@ for norm in norms.values():
 """)
 
 
+def test_half_precision_is_computed_in_float32():
+    _run_without_compiler("""
+x = torch.randn(2, 3, 12, 12)
+for kind in (torch.bfloat16, torch.float16):
+    made = []
+    for blas_team.MANY in (99, 2):
+        torch.set_num_threads(2)
+        half = x.to(kind).requires_grad_()
+        out = torch.nn.functional.avg_pool2d(half, 3, 2, 1)
+        out.float().square().sum().backward()
+        made.append([out.detach().float().numpy(), half.grad.float().numpy()])
+    for one, other in zip(*made, strict=True):
+        np.testing.assert_array_equal(one, other)
+""")
+
+
 def test_what_cannot_be_written_down_is_computed_each_time():
     def looks(xp, part, x, made):
         made[part] = x[part] * (2 if x[part].sum() > 0 else 3)

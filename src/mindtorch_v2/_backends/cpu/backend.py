@@ -103,7 +103,7 @@ class CpuBackend(Backend):
 def _widened(value: Any) -> Any:
     if value.__class__ is list:
         return [_widened(v) for v in value]
-    wide = WIDER.get(value.dtype) if value.__class__ is np.ndarray else None
+    wide = WIDER.get(value.dtype) if isinstance(value, np.ndarray) else None  # one that is shared, too
     return value if wide is None else cast(value, wide)
 
 
