@@ -134,3 +134,10 @@ def test_masked_functions_of_one_dimension_take_the_first_of_several() -> None:
     x = torch.arange(6.0).reshape(2, 3)
     assert torch.masked.cumsum(x, (1, 0)).tolist() == x.cumsum(0).tolist()
     assert torch.masked.amin(x, True).tolist() == [0.0, 3.0]
+
+
+@pytest.mark.parametrize("keywords", [{}, {"dim": 0}, {"dim": -1, "keepdim": True}, {"dim": (0,)}])
+def test_reductions_of_a_number(keywords: dict) -> None:
+    x = torch.tensor(-8.0)
+    assert torch.masked.mean(x, mask=None, **keywords).tolist() == -8
+    assert torch.masked.var(x, unbiased=False, mask=None, **keywords).tolist() == 0

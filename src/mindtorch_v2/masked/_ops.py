@@ -159,7 +159,8 @@ def _counted(input: Tensor, mask: Tensor | None, dim: Dims, keepdim: bool = Fals
         return _input_mask(input, mask=mask).sum(dim, keepdim)  # type: ignore[arg-type]
     folded = _canonical_dim(dim, input.ndim)
     left = [1 if d in folded else n for d, n in enumerate(input.shape) if keepdim or d not in folded]
-    return input.new_full(left, math.prod([input.shape[d] for d in folded]), dtype=int64)
+    count = math.prod([input.shape[d] for d in folded]) if input.ndim else 1  # a number has a dimension 0 to fold
+    return input.new_full(left, count, dtype=int64)
 
 
 # reductions ----------------------------------------------------------------------------------------------------------
