@@ -11,6 +11,7 @@ import mindtorch_v2 as torch
 from mindtorch_v2 import _marked
 from mindtorch_v2._autograd import engine
 from mindtorch_v2._core import device as devices
+from mindtorch_v2._core.computed import computed_once
 from mindtorch_v2._pipeline.trace import Recordings, Trace
 from mindtorch_v2.distributed._work import Lane, LaneWork
 
@@ -34,6 +35,37 @@ def test_a_device_that_two_threads_name_first_is_one(monkeypatch):
 def test_plans_are_forgotten_while_another_thread_begins_to_record():
     interleaved(lambda: [Trace() for _ in range(3)], lambda held: Recordings().clear(),
                 lambda held: held.append(Trace()))
+
+
+class Computed:
+    """Has an attribute that is computed, and tells how."""
+
+    def __init__(self, compute):
+        self.compute = compute
+
+    @computed_once
+    def value(self):
+        return self.compute()
+
+
+def test_an_attribute_that_two_threads_compute_is_one():
+    def check(pair, mine):
+        assert pair[1] == [mine] and pair[0].value is mine
+
+    interleaved(lambda: (Computed(object), []), lambda pair: pair[0].value,
+                lambda pair: pair[1].append(pair[0].value), check)
+
+
+def test_who_computes_an_attribute_does_not_keep_others_from_theirs():
+    found = []
+
+    def compute():
+        other = threading.Thread(target=lambda: found.append(Computed(lambda: 1).value), daemon=True)
+        other.start()
+        other.join(10)
+        return len(found)
+
+    assert Computed(compute).value == 1
 
 
 def test_a_lane_has_one_thread():

@@ -4,7 +4,6 @@ Nodes become ready when all that lead to them have run, and of the ready ones th
 all: the order PyTorch's engine has. Nothing recurses, so depth is bounded by memory alone.
 """
 
-import functools
 import itertools
 import math
 import sys
@@ -14,6 +13,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from .._core.allocation import out_of_memory
+from .._core.computed import computed_once
 from .._core.device import contiguous_format
 from .._core.dtype import COMPLEX, OF_ARRAY
 from .._core.forks import free_in_children
@@ -60,7 +60,7 @@ class Task:
         self.accumulate_grad = accumulate_grad
         self.callbacks: list[Any] = []  # run when all nodes have
 
-    @functools.cached_property
+    @computed_once
     def number(self) -> int:
         """A number that no other pass has."""
         return next(_numbers)

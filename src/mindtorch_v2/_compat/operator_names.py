@@ -9,6 +9,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
+from .._core.computed import computed_once
 from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
 from .._dispatch.function_schema import AliasInfo, FunctionSchema, parse_schema
@@ -105,7 +106,7 @@ class OpOverload:
 
     op = __call__
 
-    @functools.cached_property
+    @computed_once
     def _schema(self) -> FunctionSchema:
         """The signature, as data."""
         text = self._operator.schema.text.replace("Tensor|Scalar", "Scalar" if "Scalar" in self._overloadname else

@@ -1,7 +1,6 @@
 """The generator of PyTorch's CPU random numbers: an MT19937, in NumPy's memory, and what is kept beside it."""
 
 import ctypes
-import functools
 import operator
 import secrets
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from typing import Self
 import numpy as np
 
 from .compiled import launching
+from .computed import computed_once
 from .planning import refuse_in_plans
 
 DEFAULT_SEED = 67280421310721
@@ -110,7 +110,7 @@ class Generator:
                     return made
         return self._bits.random_raw(count)
 
-    @functools.cached_property
+    @computed_once
     def _memory(self) -> np.ndarray | None:
         return _memory_of(self._bits)
 

@@ -1,10 +1,10 @@
 """The operators: schema, kernels by key, and the cached way from a key mask to a kernel."""
 
-import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from .._core.computed import computed_once
 from .._core.planning import forget_plans
 from .keys import (
     AUTOGRAD_OF,
@@ -47,7 +47,7 @@ class Lazy:
     def __init__(self, make: Callable[[], Callable]) -> None:
         self._make = make
 
-    @functools.cached_property
+    @computed_once
     def function(self) -> Callable:
         return self._make()
 

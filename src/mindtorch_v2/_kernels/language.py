@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from .._core.computed import computed_once
 from .matrices import multiply
 from .panels import multiply_panel, pack
 
@@ -197,7 +198,7 @@ class Written:
     def __call__(self, *args: Any, **constants: Any) -> Any:
         return self.function(*args, **constants)
 
-    @functools.cached_property
+    @computed_once
     def tree(self) -> ast.FunctionDef:
         source, line = inspect.getsourcelines(self.function)
         tree = ast.parse(textwrap.dedent("".join(source)))
@@ -206,7 +207,7 @@ class Written:
         assert isinstance(made, ast.FunctionDef)
         return made
 
-    @functools.cached_property
+    @computed_once
     def changing(self) -> set[str]:
         """Names that have several values."""
         counts: dict[str, int] = {}
@@ -223,13 +224,13 @@ class Written:
                              if isinstance(tree, ast.Name) and isinstance(tree.ctx, ast.Store)}
         return changing
 
-    @functools.cached_property
+    @computed_once
     def stores(self) -> bool:
         """Whether elements of arrays may change by it; a call for nothing else is one that stores."""
         return any(isinstance(tree, ast.Subscript) and isinstance(tree.ctx, ast.Store)
                    or isinstance(tree, ast.Expr) and isinstance(tree.value, ast.Call) for tree in ast.walk(self.tree))
 
-    @functools.cached_property
+    @computed_once
     def names(self) -> dict[str, Any]:
         """What the function finds outside of itself."""
         return {**vars(builtins), **self.function.__globals__, **inspect.getclosurevars(self.function).nonlocals}

@@ -4,12 +4,12 @@ The operator works on blocks of queries, so that scores never take more memory t
 that a causal mask hides. Its backward makes the scores anew.
 """
 
-import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from .._autograd.names import OTHERWISE
+from .._core.computed import computed_once
 from .._core.dtype import BOOL, COMPUTE, FLOAT, bool_, float32
 from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
@@ -79,11 +79,11 @@ class _Blocks:
             mask = xp.broadcast_to(mask, shape if mask.ndim == 2 else (*self.batch, *shape))
         self.mask = mask
 
-    @functools.cached_property
+    @computed_once
     def query(self) -> Any:
         return _heads(self.given[0])
 
-    @functools.cached_property
+    @computed_once
     def key(self) -> Any:
         return _heads(self.given[1])
 

@@ -10,9 +10,9 @@ import json
 import warnings
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
+from .._core.computed import computed_once
 from .._core.device import Size
 
 PyTree = Any
@@ -328,11 +328,11 @@ class TreeSpec:
     children_specs = property(lambda self: self._children)
     num_children = property(lambda self: len(self._children))
 
-    @cached_property
+    @computed_once
     def num_leaves(self) -> int:
         return 1 if self.is_leaf() else sum(child.num_leaves for child in self._children)
 
-    @cached_property
+    @computed_once
     def num_nodes(self) -> int:
         return 1 + sum(child.num_nodes for child in self._children)
 

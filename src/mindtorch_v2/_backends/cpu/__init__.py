@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._core.computed import computed_once
 from ..._core.dtype import row_major
 from ..._core.geometry import strided_array
 from . import blas_team, complex_numbers, convolution, lapack, matrices, programs, shared
@@ -74,21 +75,21 @@ class Namespace:
     reciprocal = staticmethod(complex_numbers.reciprocal)
     true_divide = staticmethod(complex_numbers.true_divide)
 
-    @functools.cached_property
+    @computed_once
     def map_along(self) -> Any:
         """Linear maps along one dimension, as `_ops/interpolation.py` has them, by compiled kernels."""
         from .kernels.resample import map_along
 
         return map_along
 
-    @functools.cached_property
+    @computed_once
     def spaced(self) -> Any:
         """Numbers from one to another in equal steps, by a compiled kernel."""
         from .kernels.fill import spaced
 
         return spaced
 
-    @functools.cached_property
+    @computed_once
     def fft(self) -> Any:
         """Fourier transforms, SciPy's: NumPy's, but many of one length at a time."""
         from . import fourier

@@ -1,12 +1,12 @@
 """The CPU: tensors hold ndarrays."""
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..._core import compiled
+from ..._core.computed import computed_once
 from ..._core.dtype import WIDER, assign, cast, copiers
 from ..._core.storage import UntypedStorage
 from ..._core.tensor import Tensor
@@ -32,11 +32,11 @@ class CpuBackend(Backend):
     def views(self) -> Any:  # type: ignore[override]
         return views if machine.available() else None
 
-    @functools.cached_property
+    @computed_once
     def array_xp(self) -> Any:  # type: ignore[override]
         return shared_xp()
 
-    @functools.cached_property
+    @computed_once
     def shared(self) -> Any:  # type: ignore[override]
         if not blas_team.is_available():
             return None

@@ -3,7 +3,6 @@
 Every difference between NumPy, SciPy and CuPy that a kernel could meet is bridged here.
 """
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,6 +12,7 @@ import cupyx
 import numpy as np
 from cupy.lib.stride_tricks import as_strided
 
+from ..._core.computed import computed_once
 from ..fourier import Transforms
 from . import convolution, lapack
 
@@ -184,7 +184,7 @@ class Namespace:
         """`function(rows)`, which works on each row alone."""
         return function(rows)
 
-    @functools.cached_property
+    @computed_once
     def fft(self) -> Any:
         import cupyx.scipy.fft
 

@@ -1,6 +1,5 @@
 """The device on which array functions are recorded, and what they call `xp` there: NumPy's names (recording.py)."""
 
-import functools
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -8,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._core.computed import computed_once
 from ..._core.geometry import contiguous_strides
 from ..._dispatch.registry import Operator
 from ..._kernels import trace
@@ -98,19 +98,19 @@ class Namespace:
     def __repr__(self) -> str:
         return "<array namespace of recorded programs>"
 
-    @functools.cached_property
+    @computed_once
     def lapack(self) -> Any:
         from . import recorded_lapack  # which records with this namespace
 
         return recorded_lapack
 
-    @functools.cached_property
+    @computed_once
     def map_along(self) -> Any:
         from .written import shared_module
 
         return shared_module("resample").map_along
 
-    @functools.cached_property
+    @computed_once
     def linalg(self) -> Any:
         from .recorded_lapack import Functions
 

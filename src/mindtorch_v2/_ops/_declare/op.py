@@ -16,6 +16,7 @@ from typing import Any, Literal
 from ..._autograd.derive import Derivative, autograd_kernel, make_node_class
 from ..._autograd.names import NodeName
 from ..._autograd.views import check_inplace, rebase
+from ..._core.computed import computed_once
 from ..._core.tensor import Tensor
 from ..._dispatch.callers import make_caller, make_overloaded
 from ..._dispatch.keys import DispatchKey
@@ -116,7 +117,7 @@ class Declaration(Fields):
         """The file that it stands in."""
         return self._code.co_filename
 
-    @functools.cached_property
+    @computed_once
     def line(self) -> int:
         """The line at which the statement begins; looking for it takes a while, so that importing does not."""
         starts, lines = _lines(self._code)
@@ -133,12 +134,12 @@ class Declaration(Fields):
         functional = self if self.inplace_of is None else self.inplace_of.declaration
         return functional.sharded or functional.family.sharded
 
-    @functools.cached_property
+    @computed_once
     def result_type(self) -> Any:
         """The named tuple of an operator with several outputs; None for a list."""
         return _result_type(self.operator.schema)
 
-    @functools.cached_property
+    @computed_once
     def sharing(self) -> tuple[tuple[int, bool], ...]:
         """Positions of the operands that may not lie over what is written; with True, only element on element."""
         schema = self.operator.schema
@@ -147,12 +148,12 @@ class Declaration(Fields):
         named = ((self._apart or "", False), (self._aligned or "", True))
         return tuple((schema.index[name], same) for names, same in named for name in names.split())
 
-    @functools.cached_property
+    @computed_once
     def derivative(self) -> Derivative | None:
         """The formulas, checked against the schema."""
         return Derivative(self.operator, self.grad) if self.grad else None
 
-    @functools.cached_property
+    @computed_once
     def batch_rule(self) -> Rule | None:
         """How vmap carries its dimension through: as declared, or where family and schema tell; None if it cannot."""
         if self.inplace_of is not None:

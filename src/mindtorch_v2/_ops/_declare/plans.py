@@ -12,7 +12,6 @@ plan is for the outcome that there was, and goes the general way if there is ano
 same result as the general way once.
 """
 
-import functools
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +21,7 @@ import numpy as np
 
 from ..._backends.interface import host
 from ..._core import planning
+from ..._core.computed import computed_once
 from ..._core.device import CPU, META
 from ..._core.dtype import WIDER
 from ..._core.elements import is_host_array
@@ -232,7 +232,7 @@ class Planned:
                 for rebuild in operator.rebuilds:
                     rebuild()
 
-    @functools.cached_property
+    @computed_once
     def unplanned(self) -> Callable:
         """The function that goes the general way."""
         name, names = self.operator.schema.base_name, ", ".join(self.operator.schema.names)

@@ -1,11 +1,11 @@
 """Along which lines of a mesh parameters are cut, and along which they are whole."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import mindtorch_v2 as torch
 
+from ..._core.computed import computed_once
 from ..device_mesh import DeviceMesh, init_device_mesh
 
 
@@ -17,11 +17,11 @@ class FSDPMeshInfo:
     shard_mesh_dim: int = 0
     replicate_mesh_dim: int | None = None
 
-    @cached_property
+    @computed_once
     def shard_group(self) -> Any:
         return self.mesh.get_group(self.shard_mesh_dim)
 
-    @cached_property
+    @computed_once
     def replicate_group(self) -> Any:
         return None if self.replicate_mesh_dim is None else self.mesh.get_group(self.replicate_mesh_dim)
 

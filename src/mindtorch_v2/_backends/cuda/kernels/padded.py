@@ -5,12 +5,12 @@ costs the memory's time, so it pays where the numbers are multiplied often enoug
 """
 
 import ctypes
-import functools
 import math
 from typing import NamedTuple
 
 import numpy as np
 
+from ...._core.computed import computed_once
 from ..array import CudaArray, Layout, array_on, empty, layout_of
 from ..cublas import Product
 from ..launch import Launch, compiled
@@ -115,7 +115,7 @@ class Move:
         _, rows, columns = self.layout.shape
         return rows * columns if self.is_needed and self.source.between else self.source.between
 
-    @functools.cached_property
+    @computed_once
     def _launch(self) -> Launch:
         source, (count, rows, columns) = self.source, self.layout.shape
         lines, groups = count * rows, max(1, columns // _EACH)
@@ -146,7 +146,7 @@ class Piece:
         self.layout = layout_of((count, high, columns), padding.kind, (high * wide * size, wide * size, size))
         self.bias_layout = layout_of((columns,), padding.kind)
 
-    @functools.cached_property
+    @computed_once
     def product(self) -> Product:
         padding, factor = self.padding, self.factor
         high, deep, wide = padding.size
