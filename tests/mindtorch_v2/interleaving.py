@@ -4,6 +4,7 @@ The interpreter may hand over to another thread between any two instructions, an
 is seen once in thousands of runs. Here it is made to happen at each instruction of a function in turn.
 """
 
+import dis
 import itertools
 import os
 import sys
@@ -66,4 +67,51 @@ def interleaved(prepare: Callable[[], Any], first: Callable[[Any], Any], other: 
         for error in switch.errors:
             raise error
         check(state, made)
+    raise AssertionError
+
+
+class _Interrupt:
+    """A trace function that raises KeyboardInterrupt in functions of a file, where the interpreter would do so.
+
+    It looks for signals when a function begins, after calls, and where loops go back.
+    """
+
+    def __init__(self, at: int, file: str) -> None:
+        self.at, self.passed, self._file = at, 0, file
+        self._done: dict[Any, str] = {}  # the name of each frame's last instruction
+
+    def __call__(self, frame: Any, event: str, arg: Any) -> "_Interrupt":
+        if frame.f_code.co_filename == self._file:
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+            if event == "opcode":
+                done = self._done.get(frame, "")
+                self._done[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+                if done == "RESUME" or done.startswith("CALL") or "JUMP_BACKWARD" in done:
+                    self.passed += 1
+                    if self.passed == self.at:
+                        raise KeyboardInterrupt
+        return self
+
+
+def interrupted(function: Callable[[], Any], file: str, check: Callable[[], None], after: Callable[[], None]) -> int:
+    """Calls a function for each place in a file where it may be interrupted, with an interrupt there; then the others.
+
+    How many places there were.
+    """
+    before = sys.gettrace()
+    for at in itertools.count(1):
+        interrupt = _Interrupt(at, file)
+        sys.settrace(interrupt)
+        try:
+            function()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
+        if interrupt.passed < at:
+            return at - 1
+        try:
+            check()
+        finally:
+            after()
     raise AssertionError

@@ -5,13 +5,15 @@ import signal
 import threading
 
 import pytest
-from interleaving import interleaved
+from interleaving import interleaved, interrupted
 
 import mindtorch_v2 as torch
 from mindtorch_v2 import _marked
 from mindtorch_v2._autograd import engine
 from mindtorch_v2._core import device as devices
 from mindtorch_v2._core.computed import computed_once
+from mindtorch_v2._dispatch import keys
+from mindtorch_v2._dispatch.keys import USUAL_MASKS, modes, unusual
 from mindtorch_v2._pipeline.trace import Recordings, Trace
 from mindtorch_v2.distributed._work import Lane, LaneWork
 
@@ -146,3 +148,37 @@ def test_a_forked_process_does_not_wait_for_threads_that_it_lacks(lock):
     over.set()
     other.join()
     assert not status
+
+
+def test_a_thread_that_ends_with_other_modes_does_not_slow_the_others_down():
+    before = set(unusual.threads)
+    other = threading.Thread(target=lambda: torch.set_grad_enabled(False))
+    other.start()
+    other.join()
+    assert unusual.threads == before
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.pipeline])
+def test_modes_are_whole_after_an_interrupt(mode):
+    """What recorded before the interrupt, or not, may be so after it; what a program asks for then is done."""
+    x = torch.ones(2, requires_grad=True)
+
+    def used():
+        with mode():
+            x * 2
+
+    def check():
+        masks = modes.masks
+        assert masks is USUAL_MASKS or threading.get_ident() in unusual.threads
+        with torch.no_grad():
+            assert not (x * 2).requires_grad
+        with torch.enable_grad():
+            assert (x * 2).requires_grad is not modes.inference
+
+    def begun_anew():
+        if modes.__dict__.get("pipeline") is not None:
+            modes.__dict__["pipeline"].__exit__(None)
+        modes.update(grad_enabled=True, inference=False, include=0, exclude=0)
+
+    used()
+    assert interrupted(used, keys.__file__, check, begun_anew) > 1

@@ -4,6 +4,7 @@ A set is an int with one bit a key. A key of a higher bit is served first, so it
 resolution go from the highest bit down.
 """
 
+import os
 import threading
 import warnings
 from collections.abc import Iterable, Iterator
@@ -183,16 +184,35 @@ def _merged(keys: Iterable[Any]) -> int:
 
 
 class _Unusual:
-    """How many threads have masks other than the usual ones. While none has, a call reads no thread-local state."""
+    """The threads that have masks other than the usual ones. While none has, a call reads no thread-local state.
 
-    __slots__ = ("lock", "threads")  # which every call reads: several times as fast as a field that a class has
+    A thread comes before its masks are other ones, and goes after they are the usual ones again, so that an interrupt
+    in between makes calls slower, and none wrong.
+    """
+
+    __slots__ = ("threads",)  # which every call reads: several times as fast as a field that a class has
 
     def __init__(self) -> None:
-        self.threads = 0
-        self.lock = threading.Lock()
+        self.threads: set[int] = set()
 
 
 unusual = _Unusual()
+if hasattr(os, "register_at_fork"):  # the other threads are not in the child
+    os.register_at_fork(after_in_child=lambda: unusual.threads.intersection_update([threading.get_ident()]))
+
+
+class _End:
+    """What goes when a thread does, and takes it out of the unusual ones."""
+
+    __slots__ = ("thread",)
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+
+    def __del__(self, unusual: _Unusual = unusual) -> None:  # its own name: in the end a module has none left
+        unusual.threads.discard(self.thread)
+
+
 USUAL_MASKS = (0, ALL_KEYS)
 RECORDING_MASK = AUTOGRAD_MASK | VIEW_MASK
 UNRECORDED_MASKS = (0, ALL_KEYS & ~RECORDING_MASK)  # this very tuple says that nothing but recording is off
@@ -224,6 +244,7 @@ class _Modes(threading.local):
         self.grad_enabled = True
         self.inference = False
         self.masks = USUAL_MASKS
+        self.thread, self.end = threading.get_ident(), _End()
         quiet_thread()
 
     def switch_grad(self, enabled: bool) -> bool:
@@ -232,10 +253,12 @@ class _Modes(threading.local):
         previous = state["grad_enabled"]
         if previous is not enabled:
             if state["masks"] is (UNRECORDED_MASKS if enabled else USUAL_MASKS):  # the usual case, without arithmetic
-                state["grad_enabled"] = enabled
-                with unusual.lock:
-                    unusual.threads += -1 if enabled else 1
-                state["masks"] = USUAL_MASKS if enabled else UNRECORDED_MASKS
+                if enabled:
+                    state["grad_enabled"], state["masks"] = True, USUAL_MASKS
+                    unusual.threads.discard(state["thread"])
+                else:
+                    unusual.threads.add(state["thread"])
+                    state["grad_enabled"], state["masks"] = False, UNRECORDED_MASKS
             else:
                 self.update(grad_enabled=enabled)
         return previous
@@ -264,23 +287,24 @@ class _Modes(threading.local):
         state = self.__dict__
         previous = state["masks"]
         masks = _own_masks((include, previous[1]), state)
-        if (masks is USUAL_MASKS) is not (previous is USUAL_MASKS):
-            with unusual.lock:
-                unusual.threads += 1 if previous is USUAL_MASKS else -1
+        if previous is USUAL_MASKS:
+            unusual.threads.add(state["thread"])
         state["include"], state["masks"] = include, masks
+        if masks is USUAL_MASKS:
+            unusual.threads.discard(state["thread"])
 
     def update(self, **changes: Any) -> None:
         """Sets modes and recomputes `masks`, the one attribute that a call reads."""
         state = self.__dict__  # one thread-local look-up
-        state.update(changes)
-        records = state["grad_enabled"] and not state["inference"]
-        exclude = state["exclude"] if records else state["exclude"] | RECORDING_MASK
-        masks = _own_masks((state["include"], ALL_KEYS & ~exclude), state)
-        was_usual = state["masks"] is USUAL_MASKS
-        if (masks is USUAL_MASKS) is not was_usual:
-            with unusual.lock:
-                unusual.threads += 1 if was_usual else -1
-        state["masks"] = masks
+        after = {**state, **changes}
+        records = after["grad_enabled"] and not after["inference"]
+        exclude = after["exclude"] if records else after["exclude"] | RECORDING_MASK
+        masks = _own_masks((after["include"], ALL_KEYS & ~exclude), after)
+        if state["masks"] is USUAL_MASKS:
+            unusual.threads.add(state["thread"])
+        state.update(changes, masks=masks)  # all at once
+        if masks is USUAL_MASKS:
+            unusual.threads.discard(state["thread"])
 
 
 modes = _Modes()
