@@ -78,6 +78,7 @@ def _rebuild_tensor(storage: Any, storage_offset: int, size: tuple[int, ...], st
     made._offset = storage_offset * itemsize
     made._array = untyped.array(tuple(size), kind, made._offset, tuple([s * itemsize for s in stride]))
     made._storage = untyped
+    made._expose()  # others may lie on the same storage
     if untyped.device is not CPU:
         made._device, made._keys = untyped.device, DEVICE_MASKS[untyped.device.type]
     return made

@@ -47,6 +47,21 @@ class VersionCounter:
         self.value = value
 
 
+class UncountedWrites(VersionCounter):
+    """What a counter becomes when its memory is shown to somebody whose writes it does not count: `.data`, a storage.
+
+    So what was made of the elements (_backends/cpu/factors.py) can tell that it may no longer be right.
+    """
+
+    __slots__ = ()
+
+
+class SharedMemory(UncountedWrites):
+    """The same for good: nobody can tell whether that somebody, NumPy or another library, is still there."""
+
+    __slots__ = ()
+
+
 class RemovableHandle:
     """Takes a hook out again."""
 

@@ -66,6 +66,7 @@ def dlpack(self: Tensor, *, stream: Any = -1, max_version: tuple[int, int] | Non
         raise BufferError(
             f"{self.dtype} has no NumPy type to export it with: use tensor.view(torch.uint8) or tensor.float()"
         )
+    self._expose(for_good=True)
     # A fresh view, since an array that NumPy exports must stay as it is while a tensor's may be replaced.
     return array.view().__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
 
@@ -100,6 +101,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     if isinstance(ext_tensor, Tensor) and ext_tensor.device.type == "cuda":
         made = ext_tensor.detach()
     elif isinstance(ext_tensor, Tensor):
+        ext_tensor._expose(for_good=True)
         made = on_borrowed(ext_tensor.detach()._host_array("from_dlpack()").view())
     else:
         source = ext_tensor

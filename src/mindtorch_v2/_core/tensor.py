@@ -270,6 +270,7 @@ class Tensor(TensorBase):
             made = call_bound(registry.get("detach"), (self,))
         else:
             made = self._alias(type(self)) if self._keys & PYTHON_MASK else self._detached()
+        self._expose()
         made._counter = None
         return made
 
@@ -281,6 +282,8 @@ class Tensor(TensorBase):
             raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype")
         self._settle()
         new._settle()
+        for shown in (self, new):  # neither counts what is written through the other
+            shown._expose()
         self._leave_storage()
         self._restrided = self._base is None
         self._array, self._storage, self._offset = new._array, new._shared_storage(), new._offset
@@ -440,6 +443,7 @@ class Tensor(TensorBase):
         array = self._host_array("numpy()")
         if array.dtype.isbuiltin != 1:
             raise TypeError(f"Got unsupported ScalarType {self.dtype.scalar_name}")
+        self._expose(for_good=True)
         if self._storage is None and self._base is None:
             self._borrowed = True
         elif array is self._array:
@@ -546,6 +550,8 @@ class Tensor(TensorBase):
             raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
         made = data._alias(cls)
         made._counter = None
+        for shown in (made, data):
+            shown._expose()
         return made._track() if require_grad else made
 
     def _empty_like_layout(self) -> "Tensor | None":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._autograd.node import HookDict, VersionCounter
+from .._autograd.node import HookDict, SharedMemory, UncountedWrites, VersionCounter
 from .._backends.meta import MetaArray
 from .._dispatch.argument_checks import checked_int
 from .._dispatch.keys import (
@@ -220,6 +220,7 @@ class TensorBase(TensorMethods):
     def untyped_storage(self) -> UntypedStorage:
         """The memory that the tensor lies in."""
         storage = self._shared_storage()
+        self._expose()
         if storage is None:
             name = "SparseTensorImpl" if self._keys & COO_MASK else "SparseCsrTensorImpl"
             raise NotImplementedError(f"Cannot access storage of {name}")
@@ -237,6 +238,7 @@ class TensorBase(TensorMethods):
         """The address of the first element."""
         if self._keys & MARKED_MASK and self._array.size:
             own_memory[0](self)  # who asks for the address may write there
+        self._expose()
         return self.const_data_ptr()
 
     def const_data_ptr(self) -> int:
@@ -270,6 +272,12 @@ class TensorBase(TensorMethods):
         if counter is None:
             counter = self._counter = VersionCounter()
         counter.value += 1
+
+    def _expose(self, for_good: bool = False) -> None:
+        """Notes that somebody is shown the memory who does not count writes; `for_good` if nobody can tell how long."""
+        counter = self._version_counter
+        if counter.__class__ is not SharedMemory:
+            counter.__class__ = SharedMemory if for_good else UncountedWrites
 
     @property
     def _view_meta(self) -> tuple:

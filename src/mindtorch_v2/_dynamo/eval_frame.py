@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .._backends.cpu.factors import now
 from .._dispatch.keys import modes
 from ..nn import Module
 from . import config
@@ -96,11 +97,11 @@ class Worth:
         self.eager_calls -= 1
         if state.running:
             return fn(*args, **kwargs)
-        state.running = True
+        state.running = now.by_calls = True
         try:
             return fn(*args, **kwargs)
         finally:
-            state.running = False
+            state.running = now.by_calls = False
 
 
 class Region:
@@ -161,7 +162,8 @@ class Region:
 
     def explain(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Calls the function twice, the second time with a clock: its plans, kernels, times and memory."""
-        from .._pipeline.explain import Explanation
+        from .._pipeline.explain import Explanation, amount
+        from .._pipeline.factors import kept_bytes
 
         owner = getattr(self.fn, "__self__", None)
         name = type(owner).__name__ if isinstance(owner, Module) else getattr(self.fn, "__qualname__", str(self.fn))
@@ -172,9 +174,12 @@ class Region:
         finally:
             self.keeps = False
         assert self.last is not None
-        history, reasons = self.last.history, self.last.reasons
+        history, notes = self.last.history, [f"A graph ends: {r.reason}." for r in self.last.reasons]
         self.last = None
-        return Explanation(history, f"torch.compile({name})", [f"A graph ends: {r.reason}." for r in reasons])
+        kept = sum(kept_bytes(list(trace.inputs.values())) for trace, _ in history)
+        if kept:
+            notes.append(f"{amount(kept)} more hold factors of products, packed.")
+        return Explanation(history, f"torch.compile({name})", notes)
 
     def _learn(self, pipe: "Recording", worth: Worth | None) -> None:
         """Keeps what a call was, and whether recording such calls is worth it."""

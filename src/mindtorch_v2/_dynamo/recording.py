@@ -11,6 +11,7 @@ from .._core.tensor import Tensor, flush_pending
 from .._dispatch.keys import PIPELINE_MASK, changed_modes, modes
 from .._logging import shows
 from .._pipeline.cache import plan_of
+from .._pipeline.factors import known_factors, run_with_factors
 from .._pipeline.plan import Plan
 from .._pipeline.record import Pipeline, flush_current
 from .._pipeline.trace import Layout, Trace
@@ -166,7 +167,9 @@ class Recording(Pipeline):
         plan.timed = self.timed
         if self.keeps or self.region.replays is not None:
             self.history.append((trace, plan))
-        return plan.run(list(trace.inputs.values()), trace.numbers)
+        inputs, owners = list(trace.inputs.values()), list(trace.owners.values())
+        factors = known_factors(plan, inputs, lambda at: owners[at]())
+        return run_with_factors(factors, plan.run, inputs, trace.numbers)
 
     def _known_for_other_sizes(self, position: int, sketch: Sketch) -> Callable | None:
         """What a backend made for several sizes, if a recording is one of those that it serves."""

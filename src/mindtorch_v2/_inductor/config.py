@@ -1,4 +1,7 @@
-"""Settings of torch._inductor that programs write to: names and defaults are PyTorch's, none changes anything here."""
+"""Settings of torch._inductor that programs write to: names and defaults are PyTorch's.
+
+`cpp.weight_prepack` turns packed factors off (_pipeline/factors.py); the others change nothing here.
+"""
 
 from typing import TYPE_CHECKING, Any
 

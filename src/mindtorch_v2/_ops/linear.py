@@ -142,7 +142,7 @@ def _linear_by_parts(input: Any, weight: Any, bias: Any) -> Any:
     return made if bias is None or added else made + bias
 
 
-_LINEAR = op("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
+_LINEAR = op("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", packs="weight",
    kernel=QuickFamily(_linear_spec, _linear_array, _quick_linear),
    # The bias first, whose gradient PyTorch has before it transposes the weight's.
    kernels={"cuda": "matmul.linear", "sparse": "products.linear"},

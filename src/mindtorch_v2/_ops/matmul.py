@@ -222,7 +222,7 @@ def of_right(xp: Any, grad: Any, mat1: Any) -> Any:
     return _turned(mat1.conj()) @ grad
 
 
-_MM = op("mm(Tensor self, Tensor mat2) -> Tensor",
+_MM = op("mm(Tensor self, Tensor mat2) -> Tensor", packs="mat2",
    kernel=QuickFamily(_mm_spec, lambda xp, self, mat2: xp.dot(self, mat2), _quick_mm),
    kernels={"cuda": "matmul.product", "sparse": "products.product"},
    npu="aclnnMm(self, mat2, out, cubeMathType=0) empty=0",
@@ -299,7 +299,7 @@ class _AddsProduct(QuickFamily):
 
 
 op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-   aligned="self",
+   aligned="self", packs="mat2",
    kernel=_AddsProduct(_addmm_spec, lambda xp, self, mat1, mat2, beta, alpha:
                        _combined(xp.dot(mat1, mat2), self, beta, alpha), _quick_addmm),
    kernels={"cuda": "matmul.sum_with_product", "sparse": "products.plus_product"},

@@ -355,7 +355,7 @@ _LAYER = op(
    kernels={"cpu": "rnn.recurrent_layer", "cuda": "rnn.recurrent_layer"},
    grad={"input, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr": _layer_grad},
    decomposition=lambda *args: (*_composed(args[8], *args[:8], *args[9:]), None, None),
-   public="", flops=Flops(recurrent_flop, lambda args: "mm" if args[5] is None else "addmm"))
+   public="", packs="w_ih w_hh w_hr", flops=Flops(recurrent_flop, lambda args: "mm" if args[5] is None else "addmm"))
 
 
 def _layer_backward_specs(grad_output: Any, grad_h: Any, grad_c: Any, input: Tensor, h0: Tensor, c0: Any,

@@ -65,6 +65,7 @@ class Plan:
     peak: int = 0
     timed: bool = False
     timed_function: Callable[..., list[Any]] | None = None
+    factors: dict[int, list[int]] | None = None  # inputs that are multiplied with (factors.py), once that is asked for
 
     def __init__(self, trace: Trace) -> None:
         self.entries: list[Entry] = trace.entries

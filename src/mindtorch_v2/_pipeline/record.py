@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._autograd.derive import Within
+from .._backends.cpu.factors import drop
 from .._core.deferred import Deferred
 from .._core.device_objects import OutOfMemoryError
 from .._core.planning import plans
@@ -123,6 +124,8 @@ class Pipeline:
                 trace.end(error)
                 raise
             else:
+                if trace.written:
+                    drop([trace.inputs[number] for number in trace.written])
                 _fill(trace, made)
                 trace.end()
 

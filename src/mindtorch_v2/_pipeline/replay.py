@@ -20,6 +20,7 @@ from .._dispatch.keys import BACKEND_MASK, VIEW_MASK, WITH_GRAD
 from ..utils import _pytree as pytree
 from .backward import Backward, CompiledFunctionBackward, overlap, view_of
 from .captured import Runs
+from .factors import known_factors, run_with_factors
 from .guards import NotGuarded, Surroundings, Watched, ambient, global_hooks, key_of
 from .trace import Trace, address_of
 
@@ -285,6 +286,11 @@ class Replay:
                 return False
         return True
 
+    def _owner(self, position: int, tensors: Sequence[Tensor]) -> Tensor | None:
+        """The tensor that an input is, or shows a part of."""
+        which, tensor = self.from_owners.get(position, (None, None))
+        return tensor if which is None else tensors[which]
+
     def run(self, tensors: Sequence[Tensor]) -> Any:
         """What the call gives."""
         inputs = list(self.constants)
@@ -303,7 +309,8 @@ class Replay:
         for position in self.copied:
             inputs[position] = inputs[position].copy()
         last = self.last and self.last()
-        made, own = self.runs(inputs, overwrites=last is None or not last.held)
+        factors = known_factors(self.plan, inputs, lambda at: self._owner(at, tensors))
+        made, own = run_with_factors(factors, self.runs, inputs, last is None or not last.held)
         for argument, tensor, count in self.bumps:
             written = tensor if argument is None else tensors[argument]
             for _ in range(count):

@@ -194,7 +194,7 @@ class Trace:
     """See the package. `node` stands for what was recorded since the last flush."""
 
     __slots__ = ("__weakref__", "_last", "_places", "apart", "draws", "flush", "inputs", "known", "lent", "lines",
-                 "live", "node", "nodes", "numbers", "outputs", "plan", "quick", "root", "saves", "touched",
+                 "live", "node", "nodes", "numbers", "outputs", "owners", "plan", "quick", "root", "saves", "touched",
                  "written")  # fmt: skip
 
     live: "Trace"
@@ -218,6 +218,7 @@ class Trace:
         self.apart = False  # whether a tensor was made where a node has one to lend
         self.known: dict[int, tuple[int, Layout]] = {}  # number and layout of an input by the id of its array
         self.inputs: dict[int, Any] = {}
+        self.owners: dict[int, Any] = {}  # by number: a weak reference to the tensor that an input was first read of
         self.written: set[int] = set()  # inputs that are written
         self.draws = False  # whether calls take random numbers
         self.touched: list[int] = []  # values that several tensors show
@@ -257,6 +258,7 @@ class Trace:
             node.array = array
             found = self.known[id(array)] = node.number, layout
             self.inputs[node.number] = array
+            self.owners[node.number] = weakref.ref(tensor)
         return found
 
     def adopted(self, *operands: Any) -> Node:
@@ -332,7 +334,7 @@ class Trace:
         made = _new(Trace)
         made.node, made._last, made._places, made.numbers = self.node, self._last, self._places, self.numbers
         made.saves, made.apart, made.known, made.inputs = self.saves, self.apart, self.known, self.inputs
-        made.written, made.draws, made.touched = self.written, self.draws, self.touched
+        made.owners, made.written, made.draws, made.touched = self.owners, self.written, self.draws, self.touched
         made.lines, made.root, made.nodes, made.quick = self.lines, self.root, self.nodes, self.quick
         made.outputs, made.plan, made.flush, made.live = (), None, nothing, self
         self._begin()

@@ -47,4 +47,5 @@ def _unsafe_preserve_version_counter(tensors: Any) -> Iterator[None]:
     versions = [tensor._version for tensor in tensors]
     yield
     for tensor, version in zip(tensors, versions, strict=True):
+        tensor._expose()  # since two versions have one number now
         tensor._version_counter.value = version

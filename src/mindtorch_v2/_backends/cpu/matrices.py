@@ -8,6 +8,7 @@ from ..._core.offers import new_or_taken, offered, offers
 from ..._core.settled import is_settled
 from ..._core.threads import get_num_threads
 from . import blas_team
+from .factors import factor_of
 from .openblas import plus_row
 from .shared_products import multiplied
 from .team import SHARE, alone, in_parts, is_used, multiplies_itself
@@ -179,6 +180,10 @@ def dot(a: Any, b: Any) -> Any:
     if call is None:
         made = _shared_out(a, b)
         return a.dot(b) if made is None else made
+    if b.ndim == 2 and a.ndim == 2 and a.size * b.shape[1] >= _PREPARED:
+        made = _by_factor(a, b)
+        if made is not None:
+            return made
     made = _as_offered(call, a, b) if offers else call(a, b)
     return _refused(a, b) if made is None else made
 
@@ -233,6 +238,23 @@ def _by_primitive(rows: Any, weight: Any, bias: Any) -> Any:
     return known((len(rows), len(weight)), rows, weight, bias)
 
 
+def _by_factor(rows: Any, right: Any, bias: Any = None) -> Any:
+    """`rows @ right`, and a vector for each row, of a factor that is kept packed; None for others."""
+    factor = factor_of(right)
+    if factor is None or rows.dtype.char != "f" or not rows.flags.c_contiguous:
+        return None
+    given = (rows, right) if bias is None else (rows, right, bias)
+    if not all(a.dtype is rows.dtype for a in given) or bias is not None and not bias.flags.c_contiguous:
+        return None
+    from . import onednn_kernels
+
+    kernels = onednn_kernels()
+    multiplied = kernels and factor.form(
+        ("multiplied", rows.shape, right.shape, right.strides, len(given)),
+        lambda: kernels.matrix_product(rows.shape, right.shape, right.strides, bias is not None))  # fmt: skip
+    return multiplied and multiplied((len(rows), right.shape[1]), *given)
+
+
 def _of_few_rows(rows: Any, weight: Any, bias: Any) -> Any:
     """`linear` of few rows; None where it is not quicker. What computes it is loaded with the first of them."""
     global _of_few_rows
@@ -256,6 +278,8 @@ def linear(rows: Any, weight: Any, bias: Any) -> Any:
                 if made is not None:
                     return made
             made = _by_primitive(rows, weight, bias) if rows.dtype.char == "f" else None
+            if made is None:
+                made = _by_factor(rows, weight.T, bias)
             if made is not None:
                 return made
         made = (_as_offered(call, rows, weight, bias, True) if offers else

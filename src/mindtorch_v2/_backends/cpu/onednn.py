@@ -260,8 +260,8 @@ class Primitive:
         used, before, after = [], [], []
         slow = self.library.slow
         for number, layout, is_result in operands:
-            own = recipe.descriptor(layout)
             wanted = c_void_p(slow.dnnl_primitive_desc_query_md(description, _ARGUMENT_LAYOUT, number))
+            own = wanted if layout.strides is None else recipe.descriptor(layout)
             memory = recipe.memory(own)
             self.bound.append(memory)
             if not slow.dnnl_memory_desc_equal(own, wanted):
@@ -282,7 +282,7 @@ class Primitive:
             self.words = np.array([*places, *[memory.value for memory in self.bound]], np.int64)
 
     def __call__(self, *arrays: np.ndarray) -> None:
-        """Runs on the arrays, in the order of the operands."""
+        """Runs on the arrays, none of which is to lie as the primitive likes it, in the order of the operands."""
         for (kind, size), array in zip(self.expected, arrays, strict=True):
             if array.size != size or array.itemsize != _BYTES[kind] or not (array.flags.forc or is_dense(array)):
                 raise RuntimeError(f"oneDNN was to read {size} elements of {_BYTES[kind]} bytes that lie densely, but "
@@ -308,6 +308,36 @@ class Primitive:
                 place(memory, room.ctypes.data + -room.ctypes.data % _ALIGNMENT)
             for step in self.steps:
                 _check(execute(*step.call))
+
+
+class Packing:
+    """Lays an array out as a primitive likes one of its arguments best: it is given the bytes of that from then on."""
+
+    def __init__(self, recipe: Recipe, description: c_void_p, number: int, layout: Layout) -> None:
+        self.recipe, self.library = recipe, recipe.library
+        slow = self.library.slow
+        own = recipe.descriptor(layout)
+        wanted = c_void_p(slow.dnnl_primitive_desc_query_md(description, _ARGUMENT_LAYOUT, number))
+        if slow.dnnl_memory_desc_equal(own, wanted):
+            raise Unsupported("an argument that lies as it is liked")
+        self.size: int = slow.dnnl_memory_desc_get_size(wanted)
+        self.pair = recipe.memory(own), recipe.memory(wanted)
+        self.step = recipe.reorder(own, wanted, self.pair)
+        self.wanted = wanted
+
+    def gives_the_same_as(self, other: "Packing") -> bool:
+        """Whether both give an array of one layout the same bytes."""
+        return bool(self.library.slow.dnnl_memory_desc_equal(self.wanted, other.wanted))
+
+    def __call__(self, array: np.ndarray) -> np.ndarray:
+        """The bytes of an array that lies as was said, rearranged."""
+        room = np.empty(self.size + _ALIGNMENT, np.uint8)
+        made = room[-room.ctypes.data % _ALIGNMENT :][: self.size]
+        with _lock:
+            for memory, place in zip(self.pair, (array, made), strict=True):
+                self.library.quick.dnnl_memory_set_data_handle(memory, place.ctypes.data)
+            _check(self.library.slow.dnnl_primitive_execute(*self.step.call))
+        return made
 
 
 def _check(status: int) -> None:

@@ -76,6 +76,9 @@ class Fields:
     # What it is to a device that multiplies matrices and does something with the elements at once
     # (_pipeline/products.py).
     after_product: str | None = None
+    # The names of the arguments that it multiplies with, which libraries pack: what is the same from run to run is kept
+    # packed (_pipeline/factors.py).
+    packs = ""
     # By device, the call that computes a sum and this of it, in a row's language where devices have rows; `addend` and
     # the first argument are added to `sum` (_pipeline/sums.py).
     of_sums: Mapping[str, str] | None = None

@@ -33,6 +33,7 @@ def _elements(tensor: Tensor) -> np.ndarray:
     if tensor.layout is not strided:
         raise RuntimeError(f"collectives take strided tensors, not {tensor.layout}")
     array = tensor._host_array("a collective")
+    tensor._expose()
     if tensor._storage is None and tensor._base is None:
         tensor._borrowed = True
     return array

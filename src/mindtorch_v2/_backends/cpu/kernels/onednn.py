@@ -17,6 +17,7 @@ from ...._core.geometry import Steps
 from .. import convolution as by_numpy
 from .. import onednn_kernels
 from ..blocks import SERVED
+from ..factors import Factor, factor_of
 from ..onednn import (
     AFTER,
     BF16,
@@ -31,6 +32,7 @@ from ..onednn import (
     WEIGHTS,
     Layout,
     Operand,
+    Packing,
     Primitive,
     Recipe,
     Unsupported,
@@ -216,6 +218,18 @@ _PARTS = {"sigmoid": "logistic", "silu": "swish", "gelu": "gelu_erf"}  # which o
 @_primitives
 def _product(recipe: Recipe, left: Layout, right: Layout, biased: bool, parts: tuple) -> Primitive:
     """`left @ right` with a row added, and parts after that: (algorithm, parameter or layout of an operand)."""
+    return _product_on(recipe, left, right, biased, parts)[0]
+
+
+@_primitives
+def _packed_product(recipe: Recipe, left: Layout, right: Layout, biased: bool, parts: tuple) -> tuple:
+    """The same with the right factor as oneDNN likes it, and what packs it so."""
+    primitive, description = _product_on(recipe, left, right._replace(strides=None), biased, parts)
+    return primitive, Packing(recipe, description, WEIGHTS, right)
+
+
+def _product_on(recipe: Recipe, left: Layout, right: Layout, biased: bool, parts: tuple) -> tuple[Primitive, Any]:
+    """The primitive of a product, and what describes it."""
     made = _plain((left.shape[0], right.shape[1]))
     bias = _plain((1, right.shape[1]))
     description = recipe.described("matmul", left, right, bias if biased else None, made,
@@ -223,7 +237,7 @@ def _product(recipe: Recipe, left: Layout, right: Layout, biased: bool, parts: t
     operands = [Operand(SRC, left), Operand(WEIGHTS, right), *[Operand(BIAS, bias)] * biased]
     operands += [Operand(AFTER * (at + 1) | OTHER, other) for at, (_, other) in enumerate(parts)
                  if other.__class__ is Layout]  # fmt: skip
-    return Primitive(recipe, description, [*operands, Operand(DST, made, True)])
+    return Primitive(recipe, description, [*operands, Operand(DST, made, True)]), description
 
 
 def fused_product(product: Any, parts: Sequence[Any]) -> Callable | None:
@@ -252,6 +266,15 @@ def linear(rows: tuple[int, int], weight: tuple[int, int], biased: bool) -> Call
     return _multiplication(_plain(rows), Layout(weight[::-1], (1, weight[1])), biased, ())
 
 
+def matrix_product(rows: tuple[int, int], right: tuple[int, int], strides: tuple[int, int],
+                   biased: bool) -> Callable | None:  # fmt: skip
+    """The same for a right factor whose rows, or columns, lie densely; strides in bytes."""
+    steps = tuple([step // _F32.itemsize for step in strides])
+    if rows[0] < _LEAST_ROWS or steps not in ((right[1], 1), (1, right[0])):
+        return None
+    return _multiplication(_plain(rows), Layout(right, steps), biased, ())
+
+
 def _multiplication(left: Layout, right: Layout, biased: bool, chain: tuple) -> Callable | None:
     """What runs the primitive of a product: `run(shape, *arrays)`, None where there is none now."""
     work = left.shape[0] * math.prod(right.shape) / _PRODUCTS
@@ -259,15 +282,33 @@ def _multiplication(left: Layout, right: Layout, biased: bool, chain: tuple) -> 
     if None in primitives.values():
         return None
 
+    def packed(factor: Factor, matrix: Any) -> tuple[Primitive, Any] | None:
+        """The primitive for a packed factor, and that: products of other sizes may have packed it alike."""
+        found = _packed_product(work, left, right, biased, chain)
+        if found is None:
+            return None
+        primitive, packing = found
+        for other in [key for key in list(factor.forms) if key.__class__ is tuple and key[0] == right]:
+            if other[1].gives_the_same_as(packing):
+                packing = other[1]
+        return primitive, factor.form((right, packing), lambda: packing(matrix))
+
     def run(shape: tuple[int, ...], *given: Any) -> Any:
         if onednn_kernels() is None:
             return None
         count = threads(work)
-        if count not in primitives:
-            primitives[count] = _product(work, left, right, biased, chain)
-        primitive = primitives[count]
-        if primitive is None:
-            return None
+        factor = factor_of(given[1])
+        kept: Any = None
+        if factor is not None:
+            kept = factor.form((count, left, right, biased, chain), lambda: packed(factor, given[1]))
+        if kept is not None:
+            primitive, given = kept[0], (given[0], kept[1], *given[2:])
+        else:
+            if count not in primitives:
+                primitives[count] = _product(work, left, right, biased, chain)
+            primitive = primitives[count]
+            if primitive is None:
+                return None
         made = np.empty(shape, _F32)
         primitive.run(*[np.full(1, a, _F32) if a.__class__ is not np.ndarray else a for a in given], made)
         return made

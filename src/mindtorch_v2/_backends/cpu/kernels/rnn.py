@@ -14,6 +14,7 @@ from ...._core.threads import blas, get_num_threads
 from ...._kernels.library import recurrent as kernels
 from ...._ops.rnn import GATES, GRU, LSTM, _blocks, _layer_array, _layer_backward_array, _rows
 from .. import blas_team, matrices, xp
+from ..factors import factor_of
 from ..jit.calls import hurry, launched, note
 from ..jit.machine import tile
 from ..jit.packing import packed
@@ -39,7 +40,12 @@ def _factor(weight: Any, turned: bool) -> tuple[Any, bool]:
     found = tile()
     if found is None:
         return np.ascontiguousarray(weight.T if turned else weight), True
-    return packed(np.ascontiguousarray(weight), turned, found)
+    factor, key = factor_of(weight), ("panels", turned, found, weight.shape, weight.strides)
+    kept = None if factor is None else factor.forms.get(key)
+    if kept is not None:
+        return kept, True
+    made, is_ready = packed(np.ascontiguousarray(weight), turned, found)
+    return (made if factor is None or not is_ready else factor.form(key, lambda: made)), is_ready
 
 
 @functools.lru_cache(64)
