@@ -1,6 +1,7 @@
 """Kernels of the pipeline's groups, computed by NumPy: what they do, without the compiler that makes them fast."""
 
 import ctypes
+import threading
 from typing import Any
 
 import numpy as np
@@ -63,12 +64,16 @@ class Interpreted:
     launches = rows = 0
 
     def __init__(self, kernel: ir.Kernel) -> None:
-        self.kernel = kernel
+        self.kernel, self.lock = kernel, threading.Lock()  # threads share plans, and so this
 
     def wanted(self, size: int) -> Any:
         return self.call
 
     def call(self, *given: Any) -> bool:
+        with self.lock:
+            return self._call(*given)
+
+    def _call(self, *given: Any) -> bool:
         Interpreted.launches += 1
         Interpreted.rows += self.kernel.name == "rows"
         names = [a.name for a in self.kernel.arrays]
