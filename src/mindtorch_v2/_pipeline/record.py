@@ -13,6 +13,7 @@ from .._core.planning import plans
 from .._core.tensor import Tensor, flush_pending
 from .._dispatch.callers import compile_function
 from .._dispatch.keys import (
+    AUTOGRAD_MASK,
     BACKEND_MASK,
     CPU_MASK,
     CUDA_MASK,
@@ -303,6 +304,8 @@ def kernel_of(operator: Operator, below: Callable, mask: int) -> Callable:
     backend = mask & BACKEND_MASK
     schema, declaration = operator.schema, operator.declaration
     if getattr(below, "composed", False) or operator.is_composite:  # its parts are recorded
+        if operator.is_composite and mask & AUTOGRAD_MASK:  # and called as they are where nothing is deferred
+            return operator.lookup(mask & ~PIPELINE_MASK)
         is_plain = operator.is_composite and mask == CPU_MASK | PIPELINE_MASK
         return shortcut_kernel(operator, getattr(below, "without_plans", below)) if is_plain else below
     tensors = [a for a in schema.arguments if a.is_tensor]
