@@ -111,6 +111,14 @@ def test_kernels_take_them():
         assert index.put(target, row, np.ones(4, kind), True) is True
 
 
+@pytest.mark.parametrize("shape", [(3, 4), (3,), ()])
+def test_too_many_indices_are_refused_as_without_kernels(shape):
+    x, each = torch.ones(shape), torch.tensor([0])
+    with pytest.raises(IndexError, match="too many indices for tensor of dimension"):
+        x.index_put_((each,) * (len(shape) + 1), torch.ones(1), accumulate=True)
+    assert x.equal(torch.ones(shape))
+
+
 def test_an_index_outside_changes_nothing():
     target = torch.ones(3, 2, dtype=torch.float16)
     with pytest.raises(RuntimeError):

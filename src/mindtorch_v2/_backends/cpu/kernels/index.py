@@ -284,6 +284,8 @@ def index_put(self: Any, indices: Any, values: Any, accumulate: bool) -> bool | 
     if not accumulate or not self.size or not values.size or not _is_folded(self.dtype):
         return None
     first = indices[0]
+    if len(indices) > self.ndim:
+        return None
     if any(index is None or index.dtype.kind != "i" or index.shape != first.shape for index in indices):
         return None
     if values.shape != (*first.shape, *self.shape[len(indices) :]) or values.dtype != self.dtype:
