@@ -82,7 +82,13 @@ class Loader:
                 [sys.executable, __file__],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": path,
+                    "OMP_NUM_THREADS": "1",
+                    "OPENBLAS_NUM_THREADS": "1",
+                    "MINDTORCH_JIT": "0",  # what is called often would be compiled and kept, which is no file's doing
+                },
             )
             assert self.child.stdout is not None and self.child.stdout.readline() == b"ready\n"
         assert self.child.stdin is not None and self.child.stdout is not None

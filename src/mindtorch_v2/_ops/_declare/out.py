@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from ..._autograd.node import NotDerived
 from ..._autograd.views import WRITE_TO_INFERENCE, check_inplace, rebase
 from ..._backends.interface import backend_of
+from ..._core.determinism import determinism
 from ..._core.device import channels_last, channels_last_3d, device
 from ..._core.dtype import FLOAT, can_cast, dtype, get_default_dtype
 from ..._core.geometry import contiguous_strides
@@ -331,6 +332,7 @@ def _store_sparse(operator: Operator, target: Tensor, value: Tensor) -> None:
 
 
 def _store(target: Tensor, value: Tensor, elementwise: bool, rule: Out, operands: Iterator[Tensor]) -> None:
+    writes = not rule.only_resizes or determinism.fills
     if target._array.shape != value._array.shape:
         # PyTorch says it once more where it computes in another type first.
         times = 1 + (elementwise and target.dtype not in (value.dtype, common_dtype(list(operands))))
@@ -341,9 +343,9 @@ def _store(target: Tensor, value: Tensor, elementwise: bool, rule: Out, operands
         kept = elementwise or as_made or _lies_by_channels(value)
         strides = value.stride() if kept else contiguous_strides(shape)
         show(target, target.untyped_storage(), target.storage_offset(), shape, strides)
-    elif rule.only_resizes:
+    elif not writes:
         return
-    if target._array.size and not rule.only_resizes:
+    if target._array.size and writes:
         if target._keys & MARKED_MASK or modes.include & PIPELINE_MASK:  # which records it
             target.copy_(value)  # type: ignore[attr-defined]
             return
