@@ -8,6 +8,7 @@ import random
 import re
 import struct
 import sys
+import threading
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -44,7 +45,8 @@ watching = [False]
 
 def watch(event: str, args: tuple) -> None:
     if watching[0] and (event in FORBIDDEN or (event == "open" and args[1] not in ("r", "rb", None))):
-        seen.append(f"{event} {args}")
+        if threading.current_thread().name != "mindtorch_v2 compiler":  # which earlier tests may have given work
+            seen.append(f"{event} {args}")
 
 
 sys.addaudithook(watch)
