@@ -40,12 +40,13 @@ def small_operations(torch: Any, count: int = 1000, derived: bool = False, backw
         made = x
         for _ in range(count // 2):
             made = (made + y) * 0.5
-        if backward:
-            made.sum().backward()
-            x.grad = None
         return made
 
-    return run
+    def run_and_derive() -> None:  # what sets attributes is not replayed
+        run().sum().backward()
+        x.grad = None
+
+    return run_and_derive if backward else run
 
 
 def small_views(torch: Any) -> Callable[[], Any]:

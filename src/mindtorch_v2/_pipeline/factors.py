@@ -33,10 +33,13 @@ def factors_in(plan: Plan) -> dict[int, list[int]]:
 def known_factors(plan: Plan, inputs: Sequence[Any], owner: Callable[[int], Any]) -> dict[int, Factor]:
     """The factors in a run of a plan on these arrays by where they begin; `owner` tells which tensor has an input."""
     table: dict[int, Factor] = {}
-    settings = sys.modules.get(_SETTINGS)
-    if settings is not None and not settings.cpp.weight_prepack:
+    found = factors_in(plan) if plan.factors is None else plan.factors
+    if not found:
         return table
-    for position, offsets in factors_in(plan).items():
+    settings = sys.modules.get(_SETTINGS)
+    if settings is not None and not settings._config.get("cpp.weight_prepack", True):  # `settings.cpp` takes 20 us
+        return table
+    for position, offsets in found.items():
         tensor = owner(position)
         factor = None if tensor is None else known_factor(tensor, inputs[position])
         if factor is not None:
