@@ -198,7 +198,7 @@ _ATTENTION = op(
             "npu": "attention.attention"},
    grad={"query, key, value": _attention_grad}, public="",
    decomposition=lambda *args: (_composed_of(*args), None),
-   flops=Flops(sdpa_flop, "_scaled_dot_product_flash_attention"), 
+   flops=Flops(sdpa_flop, "_scaled_dot_product_flash_attention"),
    node={"ScaledDotProductFlashAttentionForCpuBackward0": "query.dim() == 4", "UnsafeViewBackward0": OTHERWISE})
 
 

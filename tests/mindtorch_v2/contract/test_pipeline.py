@@ -523,5 +523,3 @@ def test_shapes_of_index_put_are_looked_at_where_it_is_called(shape: tuple, indi
             made.index_put_(places, values, accumulate=True)
         assert str(recorded.value) == str(eager.value)
     assert torch.equal(made, x * 2) and made._version == 0
-
-

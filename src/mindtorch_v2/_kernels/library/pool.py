@@ -59,6 +59,20 @@ def max_pool(out, indices, x, size_d, size_h, size_w, stride_d, stride_h, stride
                 indices[plane, d, h, first + lane] = place[lane]
 
 
+@function
+def largest_pixels(best, place, x, n, depths, rows, columns, first, lanes):
+    """Goes on with the largest of so many channels, and their places, over a window: start, end, step of a dimension."""
+    height, width = x.shape[2], x.shape[3]
+    for z in range(depths[0], depths[1], depths[2]):
+        for y in range(rows[0], rows[1], rows[2]):
+            for v in range(columns[0], columns[1], columns[2]):
+                for lane in range(lanes):
+                    value = x[n, z, y, v, first + lane]
+                    wins = value > best[lane] or isnan(value)
+                    best[lane] = value if wins else best[lane]
+                    place[lane] = (z * height + y) * width + v if wins else place[lane]
+
+
 @kernel
 def max_pool_pixels(out, indices, x, size_d, size_h, size_w, stride_d, stride_h, stride_w, pad_d, pad_h, pad_w,
                     apart_d, apart_h, apart_w, *, lowest):
@@ -79,14 +93,11 @@ def max_pool_pixels(out, indices, x, size_d, size_h, size_w, stride_d, stride_h,
                 for lane in range(lanes):
                     best[lane] = like(lowest, x)
                     place[lane] = first_row + first_inside(start_w, apart_w)
-                for z in range(first_inside(start_d, apart_d), min(start_d + size_d * apart_d, depth), apart_d):
-                    for y in range(first_inside(start_h, apart_h), min(start_h + size_h * apart_h, height), apart_h):
-                        for v in range(first_inside(start_w, apart_w), min(start_w + size_w * apart_w, width), apart_w):
-                            for lane in range(lanes):
-                                value = x[n, z, y, v, first + lane]
-                                wins = value > best[lane] or isnan(value)
-                                best[lane] = value if wins else best[lane]
-                                place[lane] = (z * height + y) * width + v if wins else place[lane]
+                largest_pixels(best, place, x, n,
+                               (first_inside(start_d, apart_d), min(start_d + size_d * apart_d, depth), apart_d),
+                               (first_inside(start_h, apart_h), min(start_h + size_h * apart_h, height), apart_h),
+                               (first_inside(start_w, apart_w), min(start_w + size_w * apart_w, width), apart_w),
+                               first, lanes)  # fmt: skip
                 for lane in range(lanes):
                     out[n, d, h, w, first + lane] = best[lane]
                     indices[n, d, h, w, first + lane] = place[lane]
@@ -291,14 +302,7 @@ def adaptive_max_pool_pixels(out, indices, x):
                 for lane in range(lanes):
                     best[lane] = like(-inf, x)
                     place[lane] = (front * height + top) * width + left
-                for z in range(front, back):
-                    for y in range(top, bottom):
-                        for v in range(left, right):
-                            for lane in range(lanes):
-                                value = x[n, z, y, v, first + lane]
-                                wins = value > best[lane] or isnan(value)
-                                best[lane] = value if wins else best[lane]
-                                place[lane] = (z * height + y) * width + v if wins else place[lane]
+                largest_pixels(best, place, x, n, (front, back, 1), (top, bottom, 1), (left, right, 1), first, lanes)
                 for lane in range(lanes):
                     out[n, d, h, w, first + lane] = best[lane]
                     indices[n, d, h, w, first + lane] = place[lane]

@@ -73,12 +73,13 @@ class Composite(Family):
         name_of = chooser(declared, ", ".join(operator.schema.names))
 
         def recorded(*args: Any) -> Any:
+            name = name_of(*args)
+            if name is None:
+                return function(*args)
             before = next_sequence_number()
             result = function(*args)
-            name = name_of(*args)
-            if name is not None:
-                for tensor in result if isinstance(result, (tuple, list)) else (result,):
-                    rename(tensor, name, before)
+            for tensor in result if isinstance(result, (tuple, list)) else (result,):
+                rename(tensor, name, before)
             return result
 
         return recorded
