@@ -61,7 +61,7 @@ def max_pool(out, indices, x, size_d, size_h, size_w, stride_d, stride_h, stride
 
 @function
 def largest_pixels(best, place, x, n, depths, rows, columns, first, lanes):
-    """Goes on with the largest of so many channels, and their places, over a window: start, end, step of a dimension."""
+    """Goes on with the largest of some channels, and their places, over a window: start, end, step by dimension."""
     height, width = x.shape[2], x.shape[3]
     for z in range(depths[0], depths[1], depths[2]):
         for y in range(rows[0], rows[1], rows[2]):
