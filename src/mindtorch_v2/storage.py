@@ -52,7 +52,7 @@ def _storage_type_to_dtype_map() -> dict[str, Any]:
 
 
 def _warn_typed_storage_removal(stacklevel: int = 2) -> None:
-    warn_once(DEPRECATED, stacklevel + 1)
+    warn_once(DEPRECATED, stacklevel)
 
 
 def _load_from_bytes(b: bytes) -> Any:

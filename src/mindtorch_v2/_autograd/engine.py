@@ -644,7 +644,7 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], keep_graph: bool,
         warn_once("Using backward() with create_graph=True will create a reference cycle between the parameter and its "
                   "gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to "
                   "avoid this. If you have to use this function, make sure to reset the .grad fields of your "
-                  "parameters to None after use to break the cycle and avoid the leak.", 4)  # fmt: skip
+                  "parameters to None after use to break the cycle and avoid the leak.")  # fmt: skip
     state = modes.__dict__
     previous, include = state["grad_enabled"], state["include"]
     outer, recorder = state.get("backward_pass"), state.get("recorder")

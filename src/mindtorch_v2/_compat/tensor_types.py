@@ -244,7 +244,7 @@ def _new_sparse(self: Tensor, args: tuple, size: Any) -> Tensor:
 def set_default_tensor_type(t: Any) -> None:
     """Sets what Python floats become, and where factories put their results, by the old name or class of a type."""
     warn_once("torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use torch.set_default_dtype() "
-              "and torch.set_default_device() as alternatives.", 2)
+              "and torch.set_default_device() as alternatives.")
     named = (t.dtype, t.home) if isinstance(t, tensortype) else _named_type(t)
     if named is None or named[0].category == BOOL:
         raise TypeError(f"invalid type object: {t!r} is not a floating point tensor type")

@@ -188,7 +188,7 @@ def _plain(data: Any, found: list[dtype], no_integers: list[Any]) -> Any:
         items = [data[i] for i in range(len(data))]
         if items and isinstance(items[0], np.ndarray):
             warn_once("Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting "
-                      "the list to a single numpy.ndarray with numpy.array() before converting to a tensor.", 5)
+                      "the list to a single numpy.ndarray with numpy.array() before converting to a tensor.")
         plain = [_plain(item, found, no_integers) for item in items]
         _check_one_depth(plain)
         return plain
@@ -264,7 +264,7 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
         warn_once("The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This "
                   "means writing to this tensor will result in undefined behavior. You may want to copy the array to "
                   "protect its data or make it writable before converting it to a tensor. This type of warning will "
-                  "be suppressed for the rest of this program.", 2)
+                  "be suppressed for the rest of this program.")
         ndarray = writable(ndarray)
     kind = OF_ARRAY[ndarray.dtype].np  # arrays out of pickles have types of their own, which are equal only
     return on_borrowed(ndarray.view(kind, np.ndarray))
@@ -434,7 +434,7 @@ def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | Non
         raise ValueError(f"can't alias tensor from device '{shared.device}' to '{where}'.")
     if requires_grad is None and shared.requires_grad:
         warn_once("torch.asarray: unspecified requires_grad now defaults to obj.requires_grad instead of False. Pass "
-                  "requires_grad=False explicitly to get the old behavior and silence this warning.", 2)
+                  "requires_grad=False explicitly to get the old behavior and silence this warning.")
     made = converted(shared, kind, where, copy=bool(copy))
     if requires_grad is False and made.requires_grad:
         return made.detach()
@@ -519,7 +519,7 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
         warn_once("The given buffer is not writable, and PyTorch does not support non-writable tensors. This means "
                   "you can write to the underlying (supposedly non-writable) buffer using the tensor. You may want "
                   "to copy the buffer to protect its data or make it writable before converting it to a tensor. This "
-                  "type of warning will be suppressed for the rest of this program.", 2)
+                  "type of warning will be suppressed for the rest of this program.")
         array = writable(array)
     made = on_borrowed(array.view(kind.np))
     return required(made) if requires_grad else made

@@ -6,7 +6,6 @@ an operator of its own, as in PyTorch.
 """
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -40,6 +39,7 @@ from .device import CPU, META
 from .dtype import FLOAT, INT, bool_, complex32, finfo, float32, float64, int64, uint8
 from .from_data import from_numpy, tensor
 from .tensor import Tensor, tracked_view
+from .warn import warn
 
 _PLAIN, _PLAIN_VIEW = CPU_MASK, CPU_MASK | VIEW_MASK
 # A place that _pipeline/record_views.py fills: the part of a recorded tensor, None where an operator has to tell.
@@ -218,7 +218,7 @@ def _as_tuple(index: Any) -> tuple:
         return (index,)
     for part in index:
         if part is None or part is Ellipsis or isinstance(part, (Tensor, slice)) or _is_sequence(part):
-            warnings.warn(_NOT_A_TUPLE, stacklevel=3)
+            warn(_NOT_A_TUPLE)
             return tuple(index)
     return (index,)
 
@@ -253,8 +253,8 @@ def _sliced(self: Tensor, dim: int, index: slice, *, whole: bool) -> Tensor:
     """A range of a dimension; with `whole`, one that is all of it leaves the tensor as it is."""
     start, stop, step = given = _integer(index.start), _integer(index.stop), _integer(index.step)
     if any(n is not None and not _LEAST <= n <= _MOST for n in given):
-        warnings.warn("Truncating the start/stop/step of slice. This is likely because of saved old models when the "
-                      "start/stop/step were larger.", stacklevel=3)
+        warn("Truncating the start/stop/step of slice. This is likely because of saved old models when the "
+             "start/stop/step were larger.")
         start, stop, step = [None if n is None else min(max(n, _LEAST), _MOST) for n in given]
     if step is None:
         step = 1

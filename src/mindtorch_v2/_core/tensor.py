@@ -498,7 +498,7 @@ class Tensor(TensorBase):
     def _warn_of_lost_grad(self) -> None:
         if self.requires_grad and modes.grad_enabled:
             warn_once("Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\n"
-                      "Consider using tensor.detach() first.", 3)
+                      "Consider using tensor.detach() first.")
 
     def __index__(self) -> int:
         if self.dtype.category > 1 or self._array.size != 1:

@@ -506,7 +506,7 @@ def _warn_of_plain_method(in_python: bool) -> None:
     if in_python:
         warnings.warn(name + advice, DeprecationWarning, stacklevel=5)
     else:
-        warn_once(f"{name}`{advice}", stacklevel=6)
+        warn_once(f"{name}`{advice}")
 
 
 def call_torch_function(

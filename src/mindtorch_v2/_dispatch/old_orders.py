@@ -27,7 +27,7 @@ def named_by_old_order(schema: Schema, args: Sequence[Any], kwargs: dict[str, An
         if set(given) == set(names) and all(_fits(schema, name, value) for name, value in given.items()):
             shown = ", ".join("input" if name == "self" else name for name in names)
             warn_once(f"This overload of {schema.base_name} is deprecated:\n\t{schema.base_name}({shown})\nConsider "
-                      f"using one of the following signatures instead:\n\t{schema}", stacklevel=4)
+                      f"using one of the following signatures instead:\n\t{schema}")
             return given
     return None
 

@@ -23,7 +23,7 @@ def clone_input(x: Tensor, *, dtype: Any = None) -> Tensor:
 
 def warn_once(msg: str, stacklevel: int = 1) -> None:
     """Warns, the first time that this text is given."""
-    _warn_once(msg, stacklevel + 1)
+    _warn_once(msg, stacklevel - 1)
 
 
 @contextlib.contextmanager

@@ -430,7 +430,7 @@ def _padded_to_same(input: Any, weight: Any, stride: tuple, dilation: tuple) -> 
     total = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
     if any(n % 2 for n in total):
         warn_once("Using padding='same' with even kernel lengths and odd dilation may require a zero-padded copy of "
-                  "the input be created", 8)
+                  "the input be created")
         input = constant_pad_nd(input, tuple(side for n in reversed(total) for side in (0, n % 2)))
     return input, tuple(n // 2 for n in total)
 

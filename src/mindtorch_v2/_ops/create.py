@@ -467,8 +467,7 @@ def _closed_range_spec(start: Any, end: Any, step: Any, dtype: dtype | None, *re
     kind = dtype or get_default_dtype()
     warn("torch.range is deprecated and will be removed in a future release because its behavior is "
          "inconsistent with Python's range builtin. Instead, use torch.arange, which produces values in "
-         "[start, end).",
-                  stacklevel=4)
+         "[start, end).")
     start, end, step = _range_bounds("range", kind, start, end, step)
     return Spec((math.floor((end - start) / step) + 1,), kind)
 

@@ -266,7 +266,7 @@ def _warn_of_dimensions(name: str, input: Tensor, spatial: int) -> None:
              "error in a future release. To retain the behavior and silence this warning, please use "
              f"dropout instead. Note that {name} exists to provide channel-wise dropout on inputs with "
              f"{spatial} spatial dimensions, a channel dimension, and an optional batch dimension (i.e. "
-             f"{spatial + 1}D or {spatial + 2}D inputs).", stacklevel=3)
+             f"{spatial + 1}D or {spatial + 2}D inputs).")
 
 
 @composite(f"dropout2d({_ARGUMENTS}) -> Tensor", public="nn.functional", python="dim")
@@ -278,7 +278,7 @@ def _dropout2d(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor
              "behavior is desired - input is interpreted as shape (N, C, L), where C is the channel dim. "
              "This behavior will change in a future release to interpret the input as one without a batch "
              "dimension, i.e. shape (C, H, W). To maintain the 1D channel-wise dropout behavior, please "
-             "switch to using dropout1d instead.", stacklevel=2)
+             "switch to using dropout1d instead.")
     return _of_features(input, p, training, inplace)
 
 

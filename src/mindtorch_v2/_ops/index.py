@@ -68,7 +68,7 @@ def whole_key(shape: tuple[int, ...], indices: Sequence[Any], xp: Any = np, *, w
             key.append(index)
         else:
             if warns and index.dtype is not bool_.np:
-                warn(_BYTE_MASK, stacklevel=2)
+                warn(_BYTE_MASK)
             check_mask(shape, index.shape, len(key))
             key.extend(index.nonzero() if index.ndim else [xp.zeros(1 if index else 0, np.int64)])
     if len(key) > len(shape):

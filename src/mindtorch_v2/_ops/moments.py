@@ -36,7 +36,7 @@ def _variance_spec(name: str, word: str) -> Callable:
         dims = reduced_dims(dim, len(shape))
         if 0 in shape or folded_count(shape, dim) <= (1 if correction is None else correction):
             warn(f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the "
-                 "reduction factor (input numel divided by output numel).", stacklevel=4)
+                 "reduction factor (input numel divided by output numel).")
         return Spec(folded_shape(shape, dims, keepdim), self.dtype.to_real())
 
     return infer

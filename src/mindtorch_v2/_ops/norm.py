@@ -444,7 +444,7 @@ def _rms_norm_output(input, normalized_shape, weight, eps):
         eps = finfo(float32 if kind.np in REDUCED else kind).eps
     if weight is not None and weight.dtype is not kind:
         warn(f"Mismatch dtype between input and weight: input dtype = {c_name(kind)}, weight dtype = "
-             f"{c_name(weight.dtype)}, Cannot dispatch to fused implementation.", stacklevel=3)
+             f"{c_name(weight.dtype)}, Cannot dispatch to fused implementation.")
     if kind.is_complex:
         made = input * ((input * input).mean(_trailing(normalized_shape), True) + eps).rsqrt()
         return made if weight is None else made * weight

@@ -279,7 +279,7 @@ def _cross(self, other, dim):
         warn("Using torch.cross without specifying the dim arg is deprecated.\nPlease either pass the dim "
              "explicitly "
              "or simply use torch.linalg.cross.\nThe default value of dim will change to agree with that of "
-             "linalg.cross in a future release.", stacklevel=3)
+             "linalg.cross in a future release.")
         dim = next((d for d, n in enumerate(self.shape) if n == 3), None)
         if dim is None:
             raise RuntimeError("no dimension of size 3 in input")

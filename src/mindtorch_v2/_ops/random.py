@@ -264,7 +264,7 @@ def _check_range(kind: dtype, low: int, high: int) -> None:
                 warn(f"{name} is out of bounds [-(2^{bits}), 2^{bits}]. Due to precision limitations "
                      f"{_C_NAMES[kind.name]} can support discrete uniform distribution only within this "
                      "range. This warning will become an error in version 1.7 release, please fix the code "
-                     "in advance", stacklevel=6)
+                     "in advance")
             continue
         smallest, largest = (0, 1) if kind.category == BOOL else (iinfo(kind).min, iinfo(kind).max)
         if not smallest <= bound <= largest:

@@ -514,7 +514,7 @@ _REDUCED_ROWS = cases(case(t(3, 4), 0, values([0, 0, 2]), t(3, 4), "prod"), case
 
 def _index_reduce_spec(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool) -> Spec:
     _check_index_reduce(self, dim, index, source, reduce, include_self)
-    warn_once(_IN_BETA, 4)
+    warn_once(_IN_BETA)
     return Spec(self._array.shape, self.dtype)
 
 
@@ -538,7 +538,7 @@ op("index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, 
 def _index_reduce_(self, dim, index, source, reduce, include_self):
     _check_index_reduce(self, dim, index, source, reduce, include_self, writes=True)
     _check_rows_inside(self, dim, index)
-    warn_once(_IN_BETA, 3)
+    warn_once(_IN_BETA)
     return self.scatter_reduce_(*_spread_index(dim, index, source), source, reduce, include_self=include_self)
 
 
@@ -625,7 +625,7 @@ def _check_legacy(self: Tensor, dim: int, index: Tensor, src: Any, reduce: str) 
         raise RuntimeError("reduce argument must be either add or multiply.")
     if isinstance(src, Tensor):
         warn_once("The reduce argument of torch.scatter with Tensor src is deprecated and will be removed in a future "
-                  "PyTorch release. Use torch.scatter_reduce instead for more reduction options.", 4)
+                  "PyTorch release. Use torch.scatter_reduce instead for more reduction options.")
 
 
 _write_legacy = _scattered(lambda xp, flat, places, src, reduce: combine_at(xp, reduce, flat, places, src))

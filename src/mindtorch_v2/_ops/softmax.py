@@ -187,9 +187,9 @@ def _log_softmax_backward(grad: Tensor, output: Tensor, dim: int) -> Tensor:
 
 def _implicit_dim(name: str, ndim: int, stacklevel: int) -> int:
     """The dimension that calls without one mean, as they did before PyTorch asked for it."""
-    warn(f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an "
-         "argument.",
-         stacklevel=stacklevel + 2)
+    outer = (stacklevel - 3) // 2  # for each two frames that a module adds in PyTorch, here is one that counts
+    warn(f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.",
+         outer=outer)
     return 0 if ndim in (0, 1, 3) else 1
 
 

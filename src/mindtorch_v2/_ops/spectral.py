@@ -77,7 +77,7 @@ def _stft(self: Any, n_fft: int, hop_length: int | None, win_length: int | None,
         padded = call_bound(registry.get("aten::pad"), (framed, (half, half), pad_mode, None))
         self = padded.reshape((*self.shape[:-1], padded.shape[-1]))
     if window is None:
-        warn_once(_NO_WINDOW, 3)
+        warn_once(_NO_WINDOW)
     hop, width = n_fft // 4 if hop_length is None else hop_length, n_fft if win_length is None else win_length
     is_complex = self.dtype.is_complex or (window is not None and window.dtype.is_complex)
     if return_complex is None:
@@ -85,7 +85,7 @@ def _stft(self: Any, n_fft: int, hop_length: int | None, win_length: int | None,
             raise RuntimeError("stft requires the return_complex parameter be given for real inputs, and will further "
                                "require that return_complex=True in a future PyTorch release.")
     elif not return_complex:
-        warn_once(_NOT_COMPLEX, 3)
+        warn_once(_NOT_COMPLEX)
 
     refuse = _refusal("stft", self, n_fft=n_fft, hop_length=hop, win_length=width, window=window,
                       normalized=normalized, onesided=onesided, return_complex=return_complex,
@@ -131,7 +131,7 @@ def _stft(self: Any, n_fft: int, hop_length: int | None, win_length: int | None,
 def _istft(self: Any, n_fft: int, hop_length: int | None, win_length: int | None, window: Any, center: bool,
            normalized: bool, onesided: bool | None, length: int | None, return_complex: bool) -> Any:
     if window is None:
-        warn_once(_NO_INVERSE_WINDOW, 3)
+        warn_once(_NO_INVERSE_WINDOW)
     hop, width = n_fft // 4 if hop_length is None else hop_length, n_fft if win_length is None else win_length
     refuse = _refusal("istft", self, n_fft=n_fft, hop_length=hop, win_length=width, window=window, center=center,
                       normalized=normalized, onesided=onesided, length=length, return_complex=return_complex)
@@ -159,7 +159,7 @@ def _istft(self: Any, n_fft: int, hop_length: int | None, win_length: int | None
     made = signal / envelope
     if end > whole:
         warn("The length of signal is shorter than the length parameter. Result is being padded with zeros in "
-             "the tail. Please check your center and hop_length settings.", stacklevel=3)
+             "the tail. Please check your center and hop_length settings.")
         made = constant_pad_nd(made, (0, end - whole))
     return made if self.dim() == 3 else made.squeeze(0)
 

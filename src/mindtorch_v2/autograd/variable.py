@@ -41,7 +41,7 @@ class VariableMeta(type):
         if volatile and requires_grad:
             raise ValueError("Variable can't be volatile and require_grad at the same time!")
         if volatile:
-            warn_once("volatile was removed and now has no effect. Use `with torch.no_grad():` instead.", 2)
+            warn_once("volatile was removed and now has no effect. Use `with torch.no_grad():` instead.", 1)
         if given.get("_grad_fn") is not None:
             raise ValueError("_grad_fn has to be a Function object or None: its outputs are made by the engine")
         made = Tensor() if data is None else data.detach()

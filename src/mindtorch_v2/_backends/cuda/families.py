@@ -116,7 +116,7 @@ def store(target: Any, source: Any) -> None:
     kind, wanted = source.dtype, target.dtype
     if kind.kind == "c" and wanted.kind not in "cb":
         if source.size:
-            warn_once("Casting complex values to real discards the imaginary part", 5)
+            warn_once("Casting complex values to real discards the imaginary part")
         source = source.real
     if (kind in REDUCED or wanted in REDUCED) and kind != _FLOAT32 and kind != wanted:
         source = source.astype(_FLOAT32)  # the way all narrow types take

@@ -1,6 +1,5 @@
 """`out=`: runs an operator and stores its results in the tensors given, once all of them are known to take them."""
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -12,6 +11,7 @@ from ..._core.device import channels_last, channels_last_3d, device
 from ..._core.dtype import FLOAT, can_cast, dtype, get_default_dtype
 from ..._core.geometry import contiguous_strides
 from ..._core.tensor import Tensor
+from ..._core.warn import warn
 from ..._dispatch.callers import call_bound, keys_of
 from ..._dispatch.keys import (
     AUTOCAST_MASK,
@@ -337,7 +337,7 @@ def _store(target: Tensor, value: Tensor, elementwise: bool, rule: Out, operands
         # PyTorch says it once more where it computes in another type first.
         times = 1 + (elementwise and target.dtype not in (value.dtype, common_dtype(list(operands))))
         for _ in range(times if target.numel() and not rule.resizes else 0):
-            warnings.warn(_resized(target, value, rule), stacklevel=4)
+            warn(_resized(target, value, rule))
         shape = tuple(value.shape)
         as_made = rule.lies_as_made == "resized" or rule.lies_as_made == "emptied" and not target.numel()
         kept = elementwise or as_made or _lies_by_channels(value)

@@ -51,7 +51,7 @@ def c_name(kind: dtype) -> str:
 def warn_of_parts_lost(array: Any, kind: dtype) -> None:
     """Warns, once in a process, that a cast of these elements leaves their imaginary parts behind."""
     if array.dtype.kind == "c" and kind.category in (INT, FLOAT) and array.size:
-        warn_once("Casting complex values to real discards the imaginary part", 6)
+        warn_once("Casting complex values to real discards the imaginary part")
 
 
 def records(tensor: Any) -> bool:

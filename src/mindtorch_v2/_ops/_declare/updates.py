@@ -126,12 +126,12 @@ def check_update(family: Updates, operator: Operator, target: Tensor, args: Sequ
     shape = family.shape
     expanded = 0 in target._array.strides
     if expanded and family.expanded is not None:
-        warn_if_expanded(target, operator.schema.base_name, family.expanded, 5)
+        warn_if_expanded(target, operator.schema.base_name, family.expanded)
     if expanded and family.memory_first:
         check_writable(target)
     family.check(target, *args)
     if expanded and family.fills is not None and family.fills(target, *args):
-        warn_if_expanded(target, "masked_fill_", "tensor[mask] = scalar", 5)
+        warn_if_expanded(target, "masked_fill_", "tensor[mask] = scalar")
     if expanded and family.expanded is None:
         check_writable(target)
     if shape is not None and shape(target, *args) != target._array.shape:
@@ -140,12 +140,11 @@ def check_update(family: Updates, operator: Operator, target: Tensor, args: Sequ
     check_operands(operator.declaration.inplace_of or operator, target, (target, *args))
 
 
-def warn_if_expanded(target: Tensor, name: str, expression: str, stacklevel: int = 4) -> None:
+def warn_if_expanded(target: Tensor, name: str, expression: str) -> None:
     """Warns if elements of the tensor that `name` writes to share memory."""
     if is_expanded(target._array):
         warn(f"Use of {name} on expanded tensors is deprecated. Please clone() the tensor before performing "
-             f"this operation. This also applies to advanced indexing e.g. {expression}",
-             stacklevel=stacklevel)
+             f"this operation. This also applies to advanced indexing e.g. {expression}")
 
 
 def _filled(spec: Spec, array: np.ndarray) -> np.ndarray:

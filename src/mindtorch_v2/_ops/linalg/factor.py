@@ -91,8 +91,7 @@ def _torch_cholesky(self, upper):
     warn_once("torch.cholesky is deprecated in favor of torch.linalg.cholesky and will be removed in a future "
               "PyTorch release.\nL = torch.cholesky(A)\nshould be replaced with\nL = torch.linalg.cholesky(A)\nand"
               "\nU = torch.cholesky(A, upper=True)\nshould be replaced with\nU = torch.linalg.cholesky(A).mH\nThis "
-              "transform will produce equivalent results for all valid (symmetric positive definite) inputs.",
-              stacklevel=3)
+              "transform will produce equivalent results for all valid (symmetric positive definite) inputs.")
     if not self.numel():
         return self.clone(memory_format=contiguous_format)
     check_square("cholesky", self)
@@ -182,7 +181,7 @@ def _lu(self, pivot, get_infos):
               "removed in a future PyTorch release.\nLU, pivots = torch.lu(A, compute_pivots)\nshould be replaced with"
               "\nLU, pivots = torch.linalg.lu_factor(A, compute_pivots)\nand\nLU, pivots, info = torch.lu(A, "
               "compute_pivots, get_infos=True)\nshould be replaced with\nLU, pivots, info = torch.linalg.lu_factor_ex("
-              "A, compute_pivots)", stacklevel=3)
+              "A, compute_pivots)")
     made = _lu_factor_ex(self, pivot=pivot)
     return tuple(made) if get_infos else tuple(made[:2])
 
@@ -375,8 +374,7 @@ linalg_qr = function_of(op(
 def _torch_qr(self, some):
     warn_once("torch.qr is deprecated in favor of torch.linalg.qr and will be removed in a future PyTorch release."
               "\nThe boolean parameter 'some' has been replaced with a string parameter 'mode'.\nQ, R = torch.qr(A,"
-              " some)\nshould be replaced with\nQ, R = torch.linalg.qr(A, 'reduced' if some else 'complete')",
-              stacklevel=3)
+              " some)\nshould be replaced with\nQ, R = torch.linalg.qr(A, 'reduced' if some else 'complete')")
     return named("qr", *linalg_qr(self, "reduced" if some else "complete"))
 
 

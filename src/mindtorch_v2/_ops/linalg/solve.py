@@ -256,7 +256,7 @@ _linalg_lu_solve = function_of(op(
 def _torch_lu_solve(self, LU_data, LU_pivots):
     warn_once("torch.lu_solve is deprecated in favor of torch.linalg.lu_solveand will be removed in a future PyTorc"
               "h release.\nNote that torch.linalg.lu_solve has its arguments reversed.\nX = torch.lu_solve(B, LU, "
-              "pivots)\nshould be replaced with\nX = torch.linalg.lu_solve(LU, pivots, B)", stacklevel=3)
+              "pivots)\nshould be replaced with\nX = torch.linalg.lu_solve(LU, pivots, B)")
     return _linalg_lu_solve(LU_data, LU_pivots, self)
 
 

@@ -122,5 +122,5 @@ def _triangular_solve(self, A, upper, transpose, unitriangular):
     warn_once("torch.triangular_solve is deprecated in favor of torch.linalg.solve_triangularand will be removed i"
               "n a future PyTorch release.\ntorch.linalg.solve_triangular has its arguments reversed and does not "
               "return a copy of one of the inputs.\nX = torch.triangular_solve(B, A).solution\nshould be replaced "
-              "with\nX = torch.linalg.solve_triangular(A, B).", stacklevel=3)
+              "with\nX = torch.linalg.solve_triangular(A, B).")
     return named("triangular_solve", *_old_solve(self, A, upper, transpose, unitriangular))

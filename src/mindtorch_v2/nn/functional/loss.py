@@ -1,11 +1,11 @@
 """Losses: signatures of torch.nn.functional over the loss operators."""
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 from ..._core.tensor import Tensor
+from ..._core.warn import warn
 from ..._ops._declare.op import public_functions
 from .._reduction import get_enum, legacy_get_string
 
@@ -38,9 +38,8 @@ def _sizes_differ(input: Tensor, target: Tensor) -> bool:
 
 def _warn_of_broadcast(input: Tensor, target: Tensor) -> None:
     if _sizes_differ(input, target):
-        warnings.warn(f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). "
-                      "This will likely lead to incorrect results due to broadcasting. Please ensure they have the "
-                      "same size.", stacklevel=3)
+        warn(f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). This will "
+             "likely lead to incorrect results due to broadcasting. Please ensure they have the same size.", outer=2)
 
 
 def _weighted(losses: Any, weight: Any, input: Tensor, reduction: int) -> Tensor:
@@ -182,10 +181,9 @@ def kl_div(input: Tensor, target: Tensor, size_average: bool | None = None, redu
     if size_average is not None or reduce is not None:
         reduction = legacy_get_string(size_average, reduce)
     if reduction == "mean":
-        warnings.warn("reduction: 'mean' divides the total loss by both the batch size and the support "
-                      "size.'batchmean' divides "
-                      "only by the batch size, and aligns with the KL div math definition.'mean' will be changed to "
-                      "behave the same as 'batchmean' in the next major release.", stacklevel=2)
+        warn("reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides "
+             "only by the batch size, and aligns with the KL div math definition.'mean' will be changed to behave the "
+             "same as 'batchmean' in the next major release.", outer=1)
     loss = _kl_div(input, target, get_enum("sum" if reduction == "batchmean" else reduction), log_target=log_target)
     return loss / input.shape[0] if reduction == "batchmean" and input.dim() else loss
 
