@@ -15,6 +15,7 @@ from ._declare.families import computes, moves, writes
 from ._declare.op import composite, function_of, op
 from ._declare.rules import Spec
 from ._declare.samples import case, cases, error, ints, t, values
+from .index import check_has_places
 
 arange, cat, searchsorted = (
     function_of(registry.get(name)) for name in ("arange.start_step", "cat", "searchsorted"))
@@ -35,6 +36,7 @@ def _embedding_spec(weight: Tensor, indices: Tensor, padding_idx: int, scale_gra
 
 
 def _rows_at(xp: Any, weight: Any, indices: Any, *options: Any) -> Any:
+    check_has_places(weight.ndim, len(weight), indices.size)
     try:
         made = weight.take(indices, axis=0)
     except IndexError:
@@ -89,6 +91,7 @@ _EMBEDDING = op("embedding(Tensor weight, Tensor indices, int padding_idx=-1, bo
    samples=cases(case(t(5, 3), ints(4)), case(t(5, 3, grad=False), ints(2, 3), 1),
                  case(t(5, 3, grad=False), ints(2, 3), 1, True), case(t(5, 3), ints()),
                  case(t(5, 3), ints(0)), error(IndexError, "index out of range in self", t(2, 3), values([0, 2])),
+                 error(RuntimeError, "index_select(): self indexing axis dim should be positive", t(0, 3), values([0])),
                  error(RuntimeError, "'weight' must be 2-D", t(3), ints(2))), linear=True, batch=_embedding_each,
    out=None, sharded="embedded")
 

@@ -287,11 +287,12 @@ def _index_select_spec(self: Tensor, dim: int, index: Tensor) -> Spec:
             raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {places.size} value(s)")
         return Spec((), self.dtype)
     if has_elements(self) and not on_host(self):  # the host looks at the places itself
-        _check_has_places(len(shape), shape[dim], places.size)
+        check_has_places(len(shape), shape[dim], places.size)
     return Spec((*shape[:dim], places.size, *shape[dim + 1 :]), self.dtype)
 
 
-def _check_has_places(dims: int, n: int, count: int) -> None:
+def check_has_places(dims: int, n: int, count: int) -> None:
+    """Raises where rows are to be chosen of none."""
     if dims > 1 and not n and count:
         raise RuntimeError("index_select(): self indexing axis dim should be positive")
 
@@ -311,9 +312,9 @@ def in_range(xp: Any, index: Any, n: int) -> bool:
 
 def _index_select(xp: Any, self: Any, dim: int, index: Any, spec: Spec) -> Any:
     n = self.shape[dim] if self.ndim else 1
-    _check_has_places(self.ndim, n, index.size)
+    check_has_places(self.ndim, n, index.size)
     if not in_range(xp, index, n):
-        if self.ndim > 1 and dim % self.ndim == 1:  # of which PyTorch has a kernel of its own
+        if self.ndim > 1 and (not self.size or dim % self.ndim == 1):  # of which PyTorch has a kernel of its own
             raise RuntimeError(f"INDICES element is out of DATA bounds, id={index[(index >= n) | (index < 0)].flat[0]} "
                                f"axis_dim={n}")
         raise IndexError("index out of range in self")
@@ -350,6 +351,7 @@ op("index_select(Tensor self, int dim, Tensor index) -> Tensor", gathers=_index_
    samples=cases(case(t(3, 4), 0, ints(2, high=3)), case(t(3, 4), -1, ints(5, high=3)), case(t(), 0, values([0])),
                  case(t(3, 4), 1, ints(0)), case(t(3, 2, layout="transposed"), 0, ints(2, high=2)),
                  error(IndexError, "index out of range in self", t(3), 0, values([3])),
+                 error(RuntimeError, "INDICES element is out of DATA bounds, id=3 axis_dim=3", t(3, 0), 0, values([3])),
                  error(IndexError, "index_select(): Index is supposed to be a vector", t(3), 0, ints(2, 2))),
    linear=True, batch=_index_select_each,
    out=Out("exact", "{name}(): self and result must have the same scalar type"), sharded="index_selected")

@@ -210,6 +210,7 @@ def _l1_loss(self, target, reduction):
            node="SoftMarginLossBackward0", public="_nn",
            samples=_distance_samples(), aten=LEAF, autocast="float32", sharded="elementwise_loss")
 def _soft_margin_loss(self, target, reduction):
+    check_constant("soft_margin_loss", target=target)
     check_result_fits(self, Spec(broadcast_shape([self.shape, target.shape]),
                                  floating(common_dtype((self, target)))[1]))
     return reduced(_written_as((-self * target).exp().log1p(), self.dtype), reduction)

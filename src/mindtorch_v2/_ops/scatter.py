@@ -371,7 +371,7 @@ def _check_index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> 
 
 
 def _index_copy(xp: Any, self: Any, dim: int, index: Any, source: Any) -> None:
-    if not self.size:  # nothing is copied, wherever to
+    if not source.size:  # nothing is copied, wherever to
         return
     n = self.shape[dim] if self.ndim else 1
     if not in_range(xp, index, n):
@@ -390,8 +390,9 @@ op("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
    samples=cases(case(t(3, 4), 0, values([0, 2]), t(2, 4)), case(t(3, 4), -1, values([1, 3]), t(3, 2)),
                  case(t(3), 0, values([1]), t(1)),
                  error(IndexError, "index_copy_(): index 5 is out of bounds for dimension 0 with size 2", t(2, 3), 0,
-                       values([0, 5]),
-                       t(2, 3))), batch=_update_each, autocast=dict(cpu="widest"), sharded="along")
+                       values([0, 5]), t(2, 3)),
+                 error(IndexError, "index_copy_(): index 0 is out of bounds for dimension 0 with size 0", t(0), 0,
+                       values([0]), t(1))), batch=_update_each, autocast=dict(cpu="widest"), sharded="along")
 
 
 def _check_index_fill(self: Tensor, dim: int, index: Tensor, value: Any) -> None:
