@@ -68,8 +68,16 @@ def test_without_more_threads_those_that_there_are_do_the_work(number, monkeypat
     assert np.array_equal(row_sums.by_rows(lambda part: part * 2, rows), rows * 2)
 
 
+@pytest.fixture
+def interrupts():
+    """SIGINT raises, also where tests run in the background and ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals are not sent to threads")
-def test_an_interrupt_comes_out_when_all_parts_are_done_and_spoils_no_later_results(number):
+def test_an_interrupt_comes_out_when_all_parts_are_done_and_spoils_no_later_results(number, interrupts):
     begun, written = threading.Event(), []
 
     def part(where):
