@@ -265,3 +265,17 @@ def test_truth_values_are_combined_as_ufuncs_do(name, share):
         ufunc.at(expected, where, given)
         combine_at(np, name, target, where, given)
         assert target.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(("call", "kind", "text"), [
+    (lambda: torch.ones(3, 0).index_select(0, torch.tensor([3])), RuntimeError, "id=3 axis_dim=3"),
+    (lambda: torch.ones(2, 0, 3).index_select(2, torch.tensor([-1])), RuntimeError, "id=-1 axis_dim=3"),
+    (lambda: torch.ones(0).index_select(0, torch.tensor([0])), IndexError, "index out of range in self"),
+    (lambda: torch.ones(0, 3).index_select(0, torch.tensor([0])), RuntimeError, "axis dim should be positive"),
+    (lambda: torch.nn.functional.embedding(torch.tensor([0]), torch.ones(0, 3)), RuntimeError,
+     "axis dim should be positive"),
+    (lambda: torch.ones(0).index_copy(0, torch.tensor([0]), torch.ones(1)), IndexError, "out of bounds"),
+])  # fmt: skip
+def test_there_is_no_place_in_what_is_empty(call, kind, text):
+    with pytest.raises(kind, match=text):
+        call()

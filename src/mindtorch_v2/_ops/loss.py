@@ -107,9 +107,10 @@ def _distance(kernel_name: str, compute: Callable, check: Callable[[float], None
     return computes(infer, array)
 
 
-def _distance_samples(*extra: Any) -> Callable:
-    return cases(case(t(2, 3), t(2, 3)), case(t(2, 3), t(2, 3), 0), case(t(2, 3), t(2, 3), 2), case(t(2, 3), t(3)),
-                 case(t(), t()), *extra)
+def _distance_samples(*extra: Any, target_grad: bool = True) -> Callable:
+    target, row, number = [t(*shape, grad=target_grad) for shape in ((2, 3), (3,), ())]
+    return cases(case(t(2, 3), target), case(t(2, 3), target, 0), case(t(2, 3), target, 2), case(t(2, 3), row),
+                 case(t(), number), *extra)
 
 
 @on_arrays
@@ -208,11 +209,11 @@ def _l1_loss(self, target, reduction):
 
 @composite("soft_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor",
            node="SoftMarginLossBackward0", public="_nn",
-           samples=_distance_samples(), aten=LEAF, autocast="float32", sharded="elementwise_loss")
+           samples=_distance_samples(target_grad=False), aten=LEAF, autocast="float32", sharded="elementwise_loss")
 def _soft_margin_loss(self, target, reduction):
-    check_constant("soft_margin_loss", target=target)
     check_result_fits(self, Spec(broadcast_shape([self.shape, target.shape]),
                                  floating(common_dtype((self, target)))[1]))
+    check_constant("soft_margin_loss", target=target)
     return reduced(_written_as((-self * target).exp().log1p(), self.dtype), reduction)
 
 
