@@ -390,11 +390,12 @@ class Body:
                 at = self.line(f"mul nsw i64 {at}, {self.dims[array.name, d]}")
                 at = self.line(f"add nsw i64 {at}, {value}")
             return self.line(f"getelementptr {kind}, ptr {data}, i64 {at}")
-        at = "0"
+        at, last = "0", values.pop() if array.layout == "r" else None
         for d, value in enumerate(values):
             step = self.line(f"mul nsw i64 {value}, {self.strides[array.name, d]}")
             at = self.line(f"add nsw i64 {at}, {step}") if d else step
-        return self.line(f"getelementptr i8, ptr {data}, i64 {at}")
+        place = self.line(f"getelementptr i8, ptr {data}, i64 {at}")
+        return place if last is None else self.line(f"getelementptr {kind}, ptr {place}, i64 {last}")
 
     def value(self, node: Node) -> str:
         """The text of an expression's value."""

@@ -226,6 +226,55 @@ def fold_columns(out: flat, x: flat, outer, n, inner, width, count, p: float, *,
 
 
 @kernel
+def fold_apart_rows(out: flat, x, count, p: float, *, element, combine, start, finish, wide):
+    """out[a, b]: the fold of the row x[a, b, :] of an array of any strides."""
+    rows, n = x.shape[1], x.shape[2]
+    most = BLOCK if wide else max(n, 1)
+    for turn in parallel(x.shape[0] * rows, n):
+        a, b = turn // rows, turn % rows
+        total = float64(start) if wide else like(start, element(like(0, x), p))
+        for block in range(0, n, most):
+            some = like(start, element(like(0, x), p))
+            for k in range(block, min(block + most, n)):
+                some = combine(some, element(x[a, b, k], p))
+            total = combine(total, some)
+        out[turn] = finish(total, count, p)
+
+
+@kernel
+def fold_apart_columns(out: flat, x, width, count, p: float, *, element, combine, start, finish, wide):
+    """out[a, b, j]: the fold of x[a, b, :, j] of an array of any strides; a turn takes `width` columns."""
+    n, inner = x.shape[2], x.shape[3]
+    blocks = (inner + width - 1) // width
+    most = ROWS if wide else n
+    for turn in parallel(x.shape[0] * x.shape[1] * blocks, n * min(width, inner)):
+        row = turn // blocks
+        a, b, first = row // x.shape[1], row % x.shape[1], turn % blocks * width
+        columns = min(width, inner - first)
+        totals = local(COLUMNS, float64 if wide else element(like(0, x), p))
+        some = local(COLUMNS, element(like(0, x), p))
+        for j in range(columns):
+            totals[j] = start
+        for block in range(0, n, most):
+            end = min(block + most, n)
+            for j in range(columns):
+                some[j] = start
+            for k in range(block, end - 3, 4):
+                for j in range(columns):
+                    i = first + j
+                    first_two = combine(element(x[a, b, k, i], p), element(x[a, b, k + 1, i], p))
+                    last_two = combine(element(x[a, b, k + 2, i], p), element(x[a, b, k + 3, i], p))
+                    some[j] = combine(some[j], combine(first_two, last_two))
+            for k in range(end - (end - block) % 4, end):
+                for j in range(columns):
+                    some[j] = combine(some[j], element(x[a, b, k, first + j], p))
+            for j in range(columns):
+                totals[j] = combine(totals[j], some[j])
+        for j in range(columns):
+            out[row * inner + first + j] = finish(totals[j], count, p)
+
+
+@kernel
 def extreme_rows(out: flat, x: flat, rows, n, parts, width, *, element, combine, start):
     """The largest or smallest (`larger_of`, `smaller_of`) floating element of parts of rows; NaN if there is one."""
     for turn in parallel(rows * parts, width):

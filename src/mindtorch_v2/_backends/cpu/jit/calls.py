@@ -191,7 +191,7 @@ def _call_for(written: kernel, args: tuple, constants: dict[str, Any]) -> Call |
     if not machine.available():
         return None
     arrays = [a for a in args if a.__class__ is np.ndarray]
-    key = (written, *[(a.dtype, a.ndim, a.flags.c_contiguous, a.flags.aligned) for a in arrays], *constants.values())
+    key = (written, *[(a.dtype, a.ndim, _layout(a), a.flags.aligned) for a in arrays], *constants.values())
     code = _codes.get(key)
     if code is None:
         due = _DUE_SOON if written in _hurried else DUE
@@ -231,7 +231,7 @@ def _maker(
                 return None, None
             given[name] = (kind, 1, "flat")
         else:
-            given[name] = (kind, array.ndim, "c" if array.flags.c_contiguous else "s")
+            given[name] = (kind, array.ndim, _layout(array))
     numbers = {name: "f64" if annotated.get(name) is float else "i64" for name in names[len(arrays) :]}
 
     def known_as() -> str | None:
@@ -239,6 +239,13 @@ def _maker(
         return None if None in parts else f"{module_of.__name__} {parts} {given} {numbers} {list(constants)}"
 
     return lambda: module_of(read(written, given, numbers, constants)), known_as
+
+
+def _layout(array: np.ndarray) -> str:
+    """How an array lies, as `ir.Array` calls it."""
+    if array.flags.c_contiguous:
+        return "c"
+    return "r" if array.strides[-1] == array.itemsize else "s"
 
 
 def _told(value: Any) -> str | None:

@@ -1,6 +1,7 @@
 """Reductions of the kernel language on arrays: what is folded, seen as [outer, n, inner], and launched."""
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -81,20 +82,85 @@ def width_of(step: Step, threads: int) -> int:
     return shared_width(step.outer, step.inner, threads, library.COLUMNS)
 
 
-def in_order(x: Any, axes: tuple[int, ...] | None) -> tuple[Any, tuple[int, ...] | None, tuple[int, ...]] | None:
+@functools.lru_cache(4096)
+def order_of(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...] | None:
+    """The order of the dimensions in which an array is contiguous; None where there is none."""
+    order = tuple(sorted(range(len(shape)), key=lambda d: -strides[d]))
+    several = [d for d in order if shape[d] != 1]
+    follow = all(strides[d] == strides[e] * shape[e] for d, e in itertools.pairwise(several))
+    return order if several and follow and strides[several[-1]] == itemsize else None
+
+
+def in_order(x: Any, axes: tuple[int, ...] | None,
+             order: tuple[int, ...] | None) -> tuple[Any, tuple[int, ...] | None, tuple[int, ...]] | None:
     """The array with its dimensions as they lie in memory, the folded ones there, and how it was turned.
 
     A copy where they cannot be put so; None for repeated elements, of which a copy would be larger than the array.
     """
     if x.flags.c_contiguous:
         return x, axes, ()
-    if 0 in x.strides and x.size > 1 and any(n > 1 and not s for n, s in zip(x.shape, x.strides, strict=True)):
+    if order is not None:
+        return x.transpose(order), None if axes is None else tuple([order.index(d % x.ndim) for d in axes]), order
+    if 0 in x.strides and any(n > 1 and not s for n, s in zip(x.shape, x.strides, strict=True)):
         return None
-    order = tuple(sorted(range(x.ndim), key=lambda d: -abs(x.strides[d])))
-    turned = x.transpose(order)
-    if not turned.flags.c_contiguous:
-        return np.ascontiguousarray(x), axes, ()
-    return turned, None if axes is None else tuple([order.index(d % x.ndim) for d in axes]), order
+    return np.ascontiguousarray(x), axes, ()
+
+
+class Level(NamedTuple):
+    """Neighbouring dimensions, by their strides, that are one: all folded, or all kept."""
+
+    folded: bool
+    n: int
+    dims: tuple[int, ...]
+
+
+@functools.lru_cache(4096)
+def levels_of(shape: tuple[int, ...], strides: tuple[int, ...], axes: tuple[int, ...] | None) -> tuple[Level, ...]:
+    """The dimensions of more than one element from the widest stride to the narrowest, repeated elements first."""
+    ndim = len(shape)
+    folded = set(range(ndim) if axes is None else (d % ndim for d in axes))
+    order = sorted((d for d in range(ndim) if shape[d] != 1), key=lambda d: (strides[d] != 0, -abs(strides[d])))
+    made: list[Level] = []
+    for d in order:
+        before = made[-1] if made else None
+        if before and before.folded == (d in folded) and strides[before.dims[-1]] == strides[d] * shape[d]:
+            made[-1] = Level(before.folded, before.n * shape[d], (*before.dims, d))
+        else:
+            made.append(Level(d in folded, shape[d], (d,)))
+    return tuple(made)
+
+
+class Apart(NamedTuple):
+    """How an array is folded where it lies: its innermost folded level first, by rows or by columns."""
+
+    order: tuple[int, ...]  # of the dimensions
+    shape: tuple[int, ...]  # [a, b, n], or [a, b, n, inner]: at most two levels are around these
+    width: int  # columns of a turn
+    count: int  # elements of a result
+    rest: tuple[tuple[Step, int], ...]  # launches that fold what is left, as any contiguous array
+
+
+@functools.lru_cache(4096)
+def apart_of(shape: tuple[int, ...], strides: tuple[int, ...], axes: tuple[int, ...] | None,
+             threads: int) -> Apart | None:
+    """None where an array has to be turned or copied, so that it is contiguous."""
+    levels = levels_of(shape, strides, axes)
+    kept = [d for level in levels if not level.folded for d in level.dims]
+    if len(levels) < 2 or kept != sorted(kept) or not (levels[-1].folded or levels[-2].folded):
+        return None
+    outer, inner = (levels[:-1], 1) if levels[-1].folded else (levels[:-2], levels[-1].n)
+    rows = math.prod(level.n for level in outer)
+    if len(outer) > 2 or inner == 1 and rows < threads:  # a turn takes a row at least
+        return None
+    again = tuple([i for i, level in enumerate(outer) if level.folded])
+    steps = steps_of((*[level.n for level in outer], inner), again)
+    return Apart(
+        (*[d for level in levels for d in level.dims], *[d for d, n in enumerate(shape) if n == 1]),
+        (*[1] * (2 - len(outer)), *[level.n for level in levels]),
+        shared_width(rows, inner, threads, library.COLUMNS),
+        math.prod(level.n for level in levels if level.folded),
+        tuple([part for step in steps for part in _divided(step, threads)]) if again else (),
+    )
 
 
 class Fold:
@@ -111,6 +177,11 @@ class Fold:
             rows = self._rows(constants) if extreme is None else self._extreme_rows(mapped, start)
             return rows, prepared(library.fold_columns, **constants)
 
+        def apart(ended: Any) -> tuple[Callable, Callable]:
+            constants = dict(element=element, combine=combine, start=start, finish=ended, wide=wide)
+            return prepared(library.fold_apart_rows, **constants), prepared(library.fold_apart_columns, **constants)
+
+        self.apart = apart(library.total_itself), apart(finish)  # of arrays in any order: the first step, the only one
         self.whole = launches(element, finish)  # maps, combines, finishes
         self.first = launches(element, library.total_itself)
         self.middle = launches(again, library.total_itself)
@@ -152,20 +223,34 @@ class Fold:
             return launch[0](made, x, *launch[1], p)
         return self._in_steps(made, x, steps, partial, p)
 
+    def strided(self, made: Any, x: Any, apart: Apart, partial: Any, threads: int, p: float) -> bool:
+        """Folds an array where it lies into `made`, whose dimensions have the same order."""
+        seen = x.transpose(apart.order).reshape(apart.shape)
+        a, b, _, *inner = apart.shape
+        into = empty((a * b, *inner), partial) if apart.rest else made
+        rows, columns = self.apart[not apart.rest]
+        finishing(x.size)
+        try:
+            done = (columns(into, seen, apart.width, apart.count, p) if inner else rows(into, seen, apart.count, p))
+            return done and (not apart.rest or self._launched(made, into, apart.rest, partial, p, threads, apart.count,
+                                                              begun=True))
+        finally:
+            finishing(0)
+
     def _in_steps(self, made: Any, x: Any, steps: Sequence[Step], partial: Any, p: float) -> bool:
         threads = get_num_threads() if x.size >= SHARED else 1
         count = math.prod(step.n for step in steps)
         rest = [part for step in steps for part in _divided(step, threads)]
+        finishing(x.size)
         try:
             return self._launched(made, x, rest, partial, p, threads, count)
         finally:
             finishing(0)
 
     def _launched(self, made: Any, x: Any, rest: Sequence[tuple[Step, int]], partial: Any, p: float, threads: int,
-                  count: int) -> bool:
-        finishing(x.size)
-        for i, (step, parts) in enumerate(rest):
-            last = i == len(rest) - 1
+                  count: int, *, begun: bool = False) -> bool:
+        for i, (step, parts) in enumerate(rest, int(begun)):
+            last = i == len(rest) - 1 + begun
             rows, columns = (self.whole if last else self.first) if not i else self.last if last else self.middle
             into = made if last else empty((step.outer * parts, step.inner), partial)
             if step.inner == 1:
@@ -238,13 +323,20 @@ class Folding:
         return made if steps and fold(made, x, steps, fold.partial(kind), p) else None
 
     def _of_strided(self, fold: Fold, x: Any, axes: tuple[int, ...] | None, spec: Spec, p: float) -> Any:
-        found, kind = in_order(x, axes), spec.dtype.np
+        if not x.size:
+            return None
+        kind, order = spec.dtype.np, order_of(x.shape, x.strides, x.itemsize)
+        if order is None:
+            threads = get_num_threads() if x.size >= SHARED else 1
+            apart = apart_of(x.shape, x.strides, axes, threads)
+            if apart is not None:
+                made = empty(spec.shape, kind)
+                return made if fold.strided(made, x, apart, fold.partial(kind), threads, p) else None
+        found = in_order(x, axes, order)
         if found is None:
             return None
         x, axes, order = found
         steps = steps_of(x.shape, axes)
-        if not steps:
-            return None
         if not order or axes is None or len(spec.shape) < 2:
             made = empty(spec.shape, kind)
             return made if fold(made, x, steps, fold.partial(kind), p) else None
@@ -476,7 +568,7 @@ class _Moments:
         if _kind_of(x.dtype) != "f":
             return None
         if not x.flags.c_contiguous:
-            found = in_order(x, axes)
+            found = in_order(x, axes, order_of(x.shape, x.strides, x.itemsize))
             if found is None:
                 return None
             kept = np.ascontiguousarray(x) if found[2] and axes is not None else found[0]
