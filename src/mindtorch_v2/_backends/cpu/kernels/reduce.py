@@ -146,7 +146,7 @@ def apart_of(shape: tuple[int, ...], strides: tuple[int, ...], axes: tuple[int, 
     """None where an array has to be turned or copied, so that it is contiguous."""
     levels = levels_of(shape, strides, axes)
     kept = [d for level in levels if not level.folded for d in level.dims]
-    if len(levels) < 2 or kept != sorted(kept) or not (levels[-1].folded or levels[-2].folded):
+    if kept != sorted(kept) or not any(level.folded for level in levels[-2:]):
         return None
     outer, inner = (levels[:-1], 1) if levels[-1].folded else (levels[:-2], levels[-1].n)
     rows = math.prod(level.n for level in outer)
