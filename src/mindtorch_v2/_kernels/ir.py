@@ -247,9 +247,9 @@ class Array:
     """An array that a kernel is given, or one of its own (`length` elements of scratch memory).
 
     `layout`: "c" for elements in C order, "flat" for those of any number of dimensions under one index, "s" for any
-    strides, "r" for any but the last, where elements are next to each other, "raw" where the one index is a place in
-    bytes. `shared`: the memory may be that of another shared array, element by element; of arrays that are not, LLVM
-    may assume that what is written to others does not change them.
+    strides, "r" for those that are not in C order but whose last dimension is, "x" for those where it is not either,
+    "raw" where the one index is a place in bytes. `shared`: the memory may be that of another shared array, element by
+    element; of arrays that are not, LLVM may assume that what is written to others does not change them.
     """
 
     name: str

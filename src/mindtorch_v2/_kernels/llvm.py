@@ -342,9 +342,11 @@ def module_of(kernel: ir.Kernel, exact: bool = False) -> str:
             for d in range(array.ndim):
                 entry.word(base + 1 + d, "i64", entry.field(shape, 8 * d, "i64"))
                 entry.word(base + 1 + array.ndim + d, "i64", entry.field(strides, 8 * d, "i64"))
-            if array.layout == "r":
-                last = entry.field(strides, 8 * (array.ndim - 1), "i64")
-                entry.unless(body.line(f"icmp eq i64 {last}, {ir.SIZES[array.type]}"), "refused")
+            if array.layout in "rx":  # code for others may be quicker with these
+                in_order = body.line(f"and i32 {entry.field(given, FLAGS, 'i32')}, {_C_ORDER}")
+                entry.unless(body.line(f"icmp eq i32 {in_order}, 0"), "refused")
+                last, test = entry.field(strides, 8 * (array.ndim - 1), "i64"), "eq" if array.layout == "r" else "ne"
+                entry.unless(body.line(f"icmp {test} i64 {last}, {ir.SIZES[array.type]}"), "refused")
         entry.word(base, "ptr", entry.data(given))
     for i, (name, kind) in enumerate(kernel.numbers, len(kernel.arrays)):
         value = entry.number(entry.argument(i), kind, "refused")

@@ -245,7 +245,7 @@ def _layout(array: np.ndarray) -> str:
     """How an array lies, as `ir.Array` calls it."""
     if array.flags.c_contiguous:
         return "c"
-    return "r" if array.strides[-1] == array.itemsize else "s"
+    return "r" if array.strides[-1] == array.itemsize else "x"
 
 
 def _told(value: Any) -> str | None:

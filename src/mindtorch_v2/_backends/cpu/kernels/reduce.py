@@ -136,12 +136,12 @@ class Apart(NamedTuple):
     order: tuple[int, ...]  # of the dimensions
     shape: tuple[int, ...]  # [a, b, n], or [a, b, n, inner]: at most two levels are around these
     width: int  # columns of a turn
-    count: int  # elements of a result
+    elements: int  # of which a result is made
     rest: tuple[tuple[Step, int], ...]  # launches that fold what is left, as any contiguous array
 
 
 @functools.lru_cache(4096)
-def apart_of(shape: tuple[int, ...], strides: tuple[int, ...], axes: tuple[int, ...] | None,
+def apart_of(shape: tuple[int, ...], strides: tuple[int, ...], axes: tuple[int, ...] | None, itemsize: int,
              threads: int) -> Apart | None:
     """None where an array has to be turned or copied, so that it is contiguous."""
     levels = levels_of(shape, strides, axes)
@@ -150,8 +150,8 @@ def apart_of(shape: tuple[int, ...], strides: tuple[int, ...], axes: tuple[int, 
         return None
     outer, inner = (levels[:-1], 1) if levels[-1].folded else (levels[:-2], levels[-1].n)
     rows = math.prod(level.n for level in outer)
-    if len(outer) > 2 or inner == 1 and rows < threads:  # a turn takes a row at least
-        return None
+    if len(outer) > 2 or inner == 1 and (rows < threads or strides[levels[-1].dims[-1]] != itemsize):
+        return None  # a turn takes a row at least, of elements that are loaded together
     again = tuple([i for i, level in enumerate(outer) if level.folded])
     steps = steps_of((*[level.n for level in outer], inner), again)
     return Apart(
@@ -231,9 +231,9 @@ class Fold:
         rows, columns = self.apart[not apart.rest]
         finishing(x.size)
         try:
-            done = (columns(into, seen, apart.width, apart.count, p) if inner else rows(into, seen, apart.count, p))
-            return done and (not apart.rest or self._launched(made, into, apart.rest, partial, p, threads, apart.count,
-                                                              begun=True))
+            given = (apart.width, apart.elements, p) if inner else (apart.elements, p)
+            return (columns if inner else rows)(into, seen, *given) and (not apart.rest or self._launched(
+                made, into, apart.rest, partial, p, threads, apart.elements, begun=True))
         finally:
             finishing(0)
 
@@ -328,7 +328,7 @@ class Folding:
         kind, order = spec.dtype.np, order_of(x.shape, x.strides, x.itemsize)
         if order is None:
             threads = get_num_threads() if x.size >= SHARED else 1
-            apart = apart_of(x.shape, x.strides, axes, threads)
+            apart = apart_of(x.shape, x.strides, axes, x.itemsize, threads)
             if apart is not None:
                 made = empty(spec.shape, kind)
                 return made if fold.strided(made, x, apart, fold.partial(kind), threads, p) else None
