@@ -48,7 +48,7 @@ def alert_not_deterministic(name: str) -> None:
     """Refuses or warns of an operation, under the name that PyTorch gives it, in deterministic mode."""
     if determinism.mode == 1:
         warn(f"{name} does not have a deterministic implementation, but you set "
-                      "'torch.use_deterministic_algorithms(True, warn_only=True)'. You can file an issue at " + _ISSUES)
+             "'torch.use_deterministic_algorithms(True, warn_only=True)'. You can file an issue at " + _ISSUES)
     elif determinism.mode == 2:
         raise RuntimeError(f"{name} does not have a deterministic implementation, but you set "
                            "'torch.use_deterministic_algorithms(True)'. You can turn off determinism just for this "

@@ -10,7 +10,6 @@ import functools
 import linecache
 import sys
 import textwrap
-import warnings
 from collections.abc import Callable, Collection, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 from .._core.allocation import out_of_memory, too_large
 from .._core.device import Size, device, get_default_device, layout, memory_format
 from .._core.dtype import dtype
-from .._core.warn import warn_once
+from .._core.warn import warn, warn_once
 from .keys import (
     AUTOCAST_MASK,
     BACKEND_MASK,
@@ -504,7 +503,7 @@ def _warn_of_plain_method(in_python: bool) -> None:
     name = "Defining your `__torch_function__"
     advice = " as a plain method is deprecated and will be an error in future, please define it as a classmethod."
     if in_python:
-        warnings.warn(name + advice, DeprecationWarning, stacklevel=5)
+        warn(name + advice, DeprecationWarning)
     else:
         warn_once(f"{name}`{advice}")
 

@@ -342,7 +342,7 @@ def module_of(kernel: ir.Kernel, exact: bool = False) -> str:
             for d in range(array.ndim):
                 entry.word(base + 1 + d, "i64", entry.field(shape, 8 * d, "i64"))
                 entry.word(base + 1 + array.ndim + d, "i64", entry.field(strides, 8 * d, "i64"))
-            if array.layout in "rx":  # code for others may be quicker with these
+            if array.layout in ("r", "x"):  # code for others may be quicker with these
                 in_order = body.line(f"and i32 {entry.field(given, FLAGS, 'i32')}, {_C_ORDER}")
                 entry.unless(body.line(f"icmp eq i32 {in_order}, 0"), "refused")
                 last, test = entry.field(strides, 8 * (array.ndim - 1), "i64"), "eq" if array.layout == "r" else "ne"

@@ -1,7 +1,6 @@
 """Reductions of the kernel language on arrays: what is folded, seen as [outer, n, inner], and launched."""
 
 import functools
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...._core.dtype import REDUCED, float32, float64
+from ...._core.geometry import collapsed, contiguous_strides
 from ...._core.offers import new_or_taken, offers
 from ...._core.threads import get_num_threads
 from ...._kernels.library import reduce as library
@@ -86,9 +86,8 @@ def width_of(step: Step, threads: int) -> int:
 def order_of(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...] | None:
     """The order of the dimensions in which an array is contiguous; None where there is none."""
     order = tuple(sorted(range(len(shape)), key=lambda d: -strides[d]))
-    several = [d for d in order if shape[d] != 1]
-    follow = all(strides[d] == strides[e] * shape[e] for d, e in itertools.pairwise(several))
-    return order if several and follow and strides[several[-1]] == itemsize else None
+    sizes, (steps,) = collapsed(reversed(order), shape, (strides,))
+    return order if len(sizes) == 1 and steps[0] == itemsize else None
 
 
 def in_order(x: Any, axes: tuple[int, ...] | None,
@@ -106,30 +105,6 @@ def in_order(x: Any, axes: tuple[int, ...] | None,
     return np.ascontiguousarray(x), axes, ()
 
 
-class Level(NamedTuple):
-    """Neighbouring dimensions, by their strides, that are one: all folded, or all kept."""
-
-    folded: bool
-    n: int
-    dims: tuple[int, ...]
-
-
-@functools.lru_cache(4096)
-def levels_of(shape: tuple[int, ...], strides: tuple[int, ...], axes: tuple[int, ...] | None) -> tuple[Level, ...]:
-    """The dimensions of more than one element from the widest stride to the narrowest, repeated elements first."""
-    ndim = len(shape)
-    folded = set(range(ndim) if axes is None else (d % ndim for d in axes))
-    order = sorted((d for d in range(ndim) if shape[d] != 1), key=lambda d: (strides[d] != 0, -abs(strides[d])))
-    made: list[Level] = []
-    for d in order:
-        before = made[-1] if made else None
-        if before and before.folded == (d in folded) and strides[before.dims[-1]] == strides[d] * shape[d]:
-            made[-1] = Level(before.folded, before.n * shape[d], (*before.dims, d))
-        else:
-            made.append(Level(d in folded, shape[d], (d,)))
-    return tuple(made)
-
-
 class Apart(NamedTuple):
     """How an array is folded where it lies: its innermost folded level first, by rows or by columns."""
 
@@ -144,22 +119,30 @@ class Apart(NamedTuple):
 def apart_of(shape: tuple[int, ...], strides: tuple[int, ...], axes: tuple[int, ...] | None, itemsize: int,
              threads: int) -> Apart | None:
     """None where an array has to be turned or copied, so that it is contiguous."""
-    levels = levels_of(shape, strides, axes)
-    kept = [d for level in levels if not level.folded for d in level.dims]
-    if kept != sorted(kept) or not any(level.folded for level in levels[-2:]):
+    ndim = len(shape)
+    folded = set(range(ndim) if axes is None else (d % ndim for d in axes))
+    order = tuple(sorted(range(ndim), key=lambda d: (strides[d] != 0, -abs(strides[d]))))  # repeated elements first
+    kept = [d for d in order if shape[d] != 1 and d not in folded]
+    results = contiguous_strides(tuple([1 if d in folded else shape[d] for d in order]))
+    results = tuple([0 if d in folded else results[order.index(d)] for d in range(ndim)])
+    # Neighbours are one level if they are for the array and for its results, where folded dimensions take no step.
+    levels, (steps, kept_steps) = collapsed(reversed(order), shape, (strides, results))  # the innermost first
+    is_folded = [not step for step in kept_steps]
+    if kept != sorted(kept) or not any(is_folded[:2]):
         return None
-    outer, inner = (levels[:-1], 1) if levels[-1].folded else (levels[:-2], levels[-1].n)
-    rows = math.prod(level.n for level in outer)
-    if len(outer) > 2 or inner == 1 and (rows < threads or strides[levels[-1].dims[-1]] != itemsize):
+    inner, outer = (1, levels[1:]) if is_folded[0] else (levels[0], levels[2:])
+    rows = math.prod(outer)
+    if len(outer) > 2 or inner == 1 and (rows < threads or steps[0] != itemsize):
         return None  # a turn takes a row at least, of elements that are loaded together
-    again = tuple([i for i, level in enumerate(outer) if level.folded])
-    steps = steps_of((*[level.n for level in outer], inner), again)
+    around = reversed(is_folded[len(levels) - len(outer) :])
+    again = tuple([i for i, is_one in enumerate(around) if is_one])
+    launches = steps_of((*reversed(outer), inner), again)
     return Apart(
-        (*[d for level in levels for d in level.dims], *[d for d, n in enumerate(shape) if n == 1]),
-        (*[1] * (2 - len(outer)), *[level.n for level in levels]),
+        order,
+        (*[1] * (2 - len(outer)), *reversed(levels)),
         shared_width(rows, inner, threads, library.COLUMNS),
-        math.prod(level.n for level in levels if level.folded),
-        tuple([part for step in steps for part in _divided(step, threads)]) if again else (),
+        math.prod(n for n, is_one in zip(levels, is_folded, strict=True) if is_one),
+        tuple([part for step in launches for part in _divided(step, threads)]) if again else (),
     )
 
 
