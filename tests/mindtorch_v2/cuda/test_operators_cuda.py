@@ -21,7 +21,10 @@ SIGN_IS_FREE = frozenset(f"aten::{name}" for name in (
     "svd_lowrank", "pca_lowrank"))
 # What the device computes by another formula than the CPU, with the tolerance that takes.
 LOOSE = {"aten::special_ndtri": 1e-4, "aten::histc": 1e-4}
-ON_CUDA = OnDevice("cuda", FOUND_IN_DATA, OTHER_STRIDES, SIGN_IS_FREE, LOOSE)
+# Norms that give means and deviations of halves as float32 there, and on the CPU in the type of their parameters.
+WIDE_STATISTICS = frozenset(f"aten::{name}" for name in (
+    "native_layer_norm", "_native_layer_norm", "native_batch_norm", "_native_batch_norm_legit.no_stats"))
+ON_CUDA = OnDevice("cuda", FOUND_IN_DATA, OTHER_STRIDES, SIGN_IS_FREE, LOOSE, WIDE_STATISTICS)
 
 
 @every_operator

@@ -142,10 +142,11 @@ def test_writes_and_backward() -> None:
 
 
 class Net(torch.nn.Module):
-    def __init__(self, kind: torch.dtype = torch.float32, dropped: float = 0.0) -> None:
+    def __init__(self, kind: torch.dtype = torch.float32, dropped: float = 0.0, more: int = 0) -> None:
         super().__init__()
         torch.manual_seed(0)
         nn = torch.nn
+        self.more = nn.Sequential(*(nn.Sequential(nn.Linear(16, 16), nn.LayerNorm(16)) for _ in range(more)))
         self.table, self.conv, self.norm = nn.Embedding(8, 16), nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8)
         self.first, self.drop, self.second = nn.Linear(128, 16), nn.Dropout(dropped), nn.Linear(16, 4)
         self.to("cuda", kind)
@@ -153,7 +154,7 @@ class Net(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = torch.nn.functional.max_pool2d(self.norm(self.conv(x)).relu(), 2).flatten(1)
         y = self.first(y) + self.table(torch.arange(x.shape[0], device="cuda"))
-        return self.second(self.drop(torch.nn.functional.gelu(y)))
+        return self.second(self.more(self.drop(torch.nn.functional.gelu(y))))
 
 
 @pytest.fixture
@@ -238,7 +239,7 @@ def test_what_a_backward_pass_needs_stays(launches: list) -> None:
 
 
 def test_graphs_on_other_streams_and_moved_parameters(launches: list) -> None:
-    net = Net().eval()
+    net = Net(more=3).eval()  # so many steps that a graph of them is quicker
     compiled = torch.compile(net, mode="reduce-overhead")
     side = torch.cuda.Stream()
     with torch.no_grad():
@@ -258,7 +259,7 @@ def test_graphs_on_other_streams_and_moved_parameters(launches: list) -> None:
 
 
 def test_a_graph_inside_a_capture_of_the_program() -> None:
-    net = Net().eval()
+    net = Net(more=3).eval()
     compiled = torch.compile(net, mode="reduce-overhead")
     x = images(1)[0]
     with torch.no_grad():
