@@ -119,10 +119,12 @@ def _of_part(batch_sizes: Sequence[int], reverse: bool, part: slice) -> Iterator
 
 
 def _layer_array(xp: Any, input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, w_hr: Any,
-                 mode: str, batch_sizes: tuple, reverse: bool, deal: Callable = _for_all) -> tuple:
+                 mode: str, batch_sizes: tuple, reverse: bool, saves: bool = True,
+                 deal: Callable = _for_all) -> tuple:
     """Outputs of all steps, last states, and what backward needs: the gates, and cell states or GRU's W_hn h + b.
 
-    `deal` runs the steps: for all samples, or for parts of them that threads take.
+    Where nothing `saves` them, they are None. `deal` runs the steps: for all samples, or for parts of them that threads
+    take.
     """
     gated = mode in (LSTM, GRU)
     width = w_hh.shape[0] // GATES[mode]
@@ -135,7 +137,7 @@ def _layer_array(xp: Any, input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_
     c: Any = None if c0 is None else c0.copy()
     weight = xp.ascontiguousarray(w_hh.T)
     output = xp.empty((len(input), h.shape[1]), input.dtype)
-    kept = xp.empty((len(input) if gated else 0, width), input.dtype)
+    kept = xp.empty((len(input) if gated and saves else 0, width), input.dtype)
     recurrent = xp.empty((len(h), weight.shape[1]), input.dtype)
     scales = shifts = None
     if mode == LSTM:  # for all samples: loops over two arrays take half the time of those over an array and a row
@@ -143,7 +145,7 @@ def _layer_array(xp: Any, input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_
         shifts = 1 - scales
     arrays = (gates, h, c, weight, b_hh, w_hr, recurrent, scales, shifts, kept, output)
     deal(xp, _forward_steps, (mode, batch_sizes, reverse), len(h), arrays)
-    return output, h, c, gates if gated else kept, kept
+    return output, h, c, *((gates if gated else kept, kept) if saves else (None, None))
 
 
 def _forward_steps(xp: Any, part: slice, mode: str, batch_sizes: tuple, reverse: bool, gates: Any, h: Any, c: Any,
@@ -161,7 +163,8 @@ def _forward_steps(xp: Any, part: slice, mode: str, batch_sizes: tuple, reverse:
             cell = c[own]
             cell *= f
             cell += i * g
-            kept[rows] = cell
+            if len(kept):
+                kept[rows] = cell
             hidden = xp.multiply(o, xp.tanh(cell), out=state if w_hr is None else None)
             if w_hr is not None:
                 xp.matmul(hidden, w_hr.T, out=state)
@@ -175,7 +178,8 @@ def _forward_steps(xp: Any, part: slice, mode: str, batch_sizes: tuple, reverse:
             reset_update *= 0.5
             reset_update += 0.5
             r, z, n = _blocks(step, 3)
-            kept[rows] = made[:, two:]
+            if len(kept):
+                kept[rows] = made[:, two:]
             n += r * made[:, two:]
             xp.tanh(n, out=n)
             state -= n
@@ -317,7 +321,7 @@ def _check_product(rows: int, x: Tensor, weight: Tensor) -> None:
 
 
 def _layer_specs(input: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, w_hr: Any,
-                 mode: str, batch_sizes: tuple, reverse: bool) -> tuple:
+                 mode: str, batch_sizes: tuple, reverse: bool, saves: bool) -> tuple:
     batch, rows, kind = batch_sizes[0], input._array.shape[0], input.dtype
     _check_product(rows, input, w_ih)
     _check_product(batch, h0, w_hh)
@@ -334,12 +338,13 @@ def _layer_specs(input: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor,
     gated = mode in (LSTM, GRU)
     states = Spec(h0._array.shape, kind), None if c0 is None else Spec(c0._array.shape, kind)
     saved = ((rows, w_ih._array.shape[0]), (rows, width)) if gated else ((0, width), (0, width))
-    return Spec((rows, h0._array.shape[1]), kind), *states, *(Spec(shape, kind) for shape in saved)
+    return (Spec((rows, h0._array.shape[1]), kind), *states,
+            *(Spec(shape, kind) if saves else None for shape in saved))
 
 
 @once
-def _layer_grad(grads, input, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, mode, batch_sizes, reverse, output, gates, kept,
-                needs):
+def _layer_grad(grads, input, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, mode, batch_sizes, reverse, saves, output, gates,
+                kept, needs):
     if modes.grad_enabled:  # create_graph=True: the derivative must have one, too
         return recorded_gradients(lambda *inputs: _composed(mode, *inputs, batch_sizes, reverse),
                                   (input, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr), grads, needs)
@@ -349,12 +354,12 @@ def _layer_grad(grads, input, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, mode, batch_
 
 _LAYER = op(
    "_recurrent_layer(Tensor input, Tensor h0, Tensor? c0, Tensor w_ih, Tensor w_hh, Tensor? b_ih, Tensor? b_hh, Tensor?"
-   " w_hr, str mode, int[] batch_sizes, bool reverse) -> (Tensor output, Tensor h_n, Tensor c_n, Tensor gates, Tensor"
-   " kept)",
+   " w_hr, str mode, int[] batch_sizes, bool reverse, bool saves=True) -> (Tensor output, Tensor h_n, Tensor c_n,"
+   " Tensor gates, Tensor kept)",
    kernel=computes(_layer_specs, _layer_array),
    kernels={"cpu": "rnn.recurrent_layer", "cuda": "rnn.recurrent_layer"},
    grad={"input, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr": _layer_grad},
-   decomposition=lambda *args: (*_composed(args[8], *args[:8], *args[9:]), None, None),
+   decomposition=lambda *args: (*_composed(args[8], *args[:8], *args[9:11]), None, None),
    public="", packs="w_ih w_hh w_hr", flops=Flops(recurrent_flop, lambda args: "mm" if args[5] is None else "addmm"))
 
 
@@ -383,7 +388,10 @@ def _layer(mode: str, input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: 
     answered = (input._keys | w_ih._keys | w_hh._keys) & TORCH_DISPATCH_MASK
     if answered or input.dtype.category != FLOAT or modes.include & AUTOCAST_MASK:
         return _composed(mode, input, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, batch_sizes, reverse)
-    return call_bound(_LAYER, (input, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, mode, batch_sizes, reverse))[:3]
+    given = (input, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr)
+    derived = modes.grad_enabled and any(x is not None and x.requires_grad for x in given)
+    saves = derived or bool(modes.__dict__.get("levels"))  # of transforms, which may derive it
+    return call_bound(_LAYER, (*given, mode, batch_sizes, reverse, saves))[:3]
 
 
 def _stepwise_layer(mode: str, input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, w_hr: Any,

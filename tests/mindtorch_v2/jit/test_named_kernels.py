@@ -341,7 +341,8 @@ def test_recurrent_layers(mode, gates, projected, bias, reverse):
     w_hr = None if projected is None else random(projected, width)
     weights = (random(gates * width, 6), random(gates * width, state))
     given = (x, h, c, *weights, *biases, w_hr, mode, sizes, reverse)
-    assert compare(NAMED["aten::_recurrent_layer"], given)
+    for saves in (True, False):
+        assert compare(NAMED["aten::_recurrent_layer"], (*given, saves))
     output, _, _, kept_gates, kept = torch.ops.aten._recurrent_layer(*given)
     wanted = (True, True, c is not None, True, True, bias, bias, w_hr is not None)
     for grad_output in (random(12, state), None):

@@ -20,8 +20,8 @@ def work_of_part(steps, rows, parts, gates, width):
 
 
 @function
-def lstm_cells(gates, sums, made, cell, kept, state, row, at):
-    """A row of a step: gates from their sums; the cell state in place and kept; the new state."""
+def lstm_cells(gates, sums, made, cell, kept, state, row, at, saves):
+    """A row of a step: gates from their sums, saved or not; the cell state in place, and kept; the new state."""
     width = cell.shape[1]
     for j in range(width):
         i = sigmoid(sums[at, j] + made[row, j])
@@ -29,17 +29,18 @@ def lstm_cells(gates, sums, made, cell, kept, state, row, at):
         g = tanh(sums[at, 2 * width + j] + made[row, 2 * width + j])
         o = sigmoid(sums[at, 3 * width + j] + made[row, 3 * width + j])
         c = f * cell[row, j] + i * g
-        gates[at, j] = i
-        gates[at, width + j] = f
-        gates[at, 2 * width + j] = g
-        gates[at, 3 * width + j] = o
+        if saves:
+            gates[at, j] = i
+            gates[at, width + j] = f
+            gates[at, 2 * width + j] = g
+            gates[at, 3 * width + j] = o
+            kept[at, j] = c
         cell[row, j] = c
-        kept[at, j] = c
         state[row, j] = o * tanh(c)
 
 
 @kernel
-def lstm(gates, sums, made, cell, kept, state, out, weight, hidden, projection, steps, parts, *, projected, tile,
+def lstm(gates, sums, made, cell, kept, state, out, weight, hidden, projection, steps, parts, *, projected, saves, tile,
          wide):
     """All steps, with `parts` of the rows apart; `projected`: a product makes the state of what is `hidden` then."""
     rows, width, columns = state.shape[0], cell.shape[1], state.shape[1]
@@ -50,7 +51,7 @@ def lstm(gates, sums, made, cell, kept, state, out, weight, hidden, projection, 
             if low < size:
                 times(made, low, state, low, weight, (size - low, 4 * width, columns), tile, wide)
                 for row in range(low, size):
-                    lstm_cells(gates, sums, made, cell, kept, hidden if projected else state, row, first + row)
+                    lstm_cells(gates, sums, made, cell, kept, hidden if projected else state, row, first + row, saves)
                 if projected:
                     times(state, low, hidden, low, projection, (size - low, columns, width), tile, wide)
                 for row in range(low, size):
@@ -59,8 +60,8 @@ def lstm(gates, sums, made, cell, kept, state, out, weight, hidden, projection, 
 
 
 @function
-def gru_cells(gates, sums, made, bias, kept, state, out, row, at, biased):
-    """A row of a step: gates from their sums; what the state gives to the last gate is kept; the state in place too."""
+def gru_cells(gates, sums, made, bias, kept, state, out, row, at, biased, saves):
+    """A row of a step: gates from their sums, saved or not, as is what the state gives to the last; the state, too."""
     width = state.shape[1]
     for j in range(width):
         of_r = made[row, j]
@@ -74,16 +75,17 @@ def gru_cells(gates, sums, made, bias, kept, state, out, row, at, biased):
         z = sigmoid(sums[at, width + j] + of_z)
         n = tanh(sums[at, 2 * width + j] + r * of_n)
         h = (state[row, j] - n) * z + n
-        gates[at, j] = r
-        gates[at, width + j] = z
-        gates[at, 2 * width + j] = n
-        kept[at, j] = of_n
+        if saves:
+            gates[at, j] = r
+            gates[at, width + j] = z
+            gates[at, 2 * width + j] = n
+            kept[at, j] = of_n
         state[row, j] = h
         out[at, j] = h
 
 
 @kernel
-def gru(gates, sums, made, bias, kept, state, out, weight, steps, parts, *, biased, tile, wide):
+def gru(gates, sums, made, bias, kept, state, out, weight, steps, parts, *, biased, saves, tile, wide):
     """All steps, with `parts` of the rows apart."""
     rows, width = state.shape[0], state.shape[1]
     for part in parallel(parts, work_of_part(steps.shape[0], rows, parts, 3, width)):
@@ -93,7 +95,7 @@ def gru(gates, sums, made, bias, kept, state, out, weight, steps, parts, *, bias
             if low < size:
                 times(made, low, state, low, weight, (size - low, 3 * width, width), tile, wide)
                 for row in range(low, size):
-                    gru_cells(gates, sums, made, bias, kept, state, out, row, first + row, biased)
+                    gru_cells(gates, sums, made, bias, kept, state, out, row, first + row, biased, saves)
 
 
 @function

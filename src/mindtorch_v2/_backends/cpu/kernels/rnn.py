@@ -107,9 +107,10 @@ def _all_steps(parts: Sequence[Any], steps: int) -> Any:
 
 
 def _layer_by_samples(input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, w_hr: Any, mode: str,
-                      batch_sizes: tuple, reverse: bool) -> Any:
+                      batch_sizes: tuple, reverse: bool, saves: bool) -> Any:
     parts = _by_samples(lambda of_steps, of_states, sizes: _layer_array(
-        xp, of_steps(input), of_states(h0), of_states(c0), w_ih, w_hh, b_ih, b_hh, w_hr, mode, sizes, reverse),
+        xp, of_steps(input), of_states(h0), of_states(c0), w_ih, w_hh, b_ih, b_hh, w_hr, mode, sizes, reverse,
+        saves),
         w_hh, batch_sizes)
     if parts is None:
         return None
@@ -135,28 +136,29 @@ def _backward_by_samples(grad_output: Any, grad_h: Any, grad_c: Any, input: Any,
 
 
 def recurrent_layer(input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, w_hr: Any, mode: str,
-                    batch_sizes: tuple, reverse: bool) -> Any:
+                    batch_sizes: tuple, reverse: bool, saves: bool) -> Any:
     if not _takes(mode, input, w_hh):
         return None
     if blas_team.is_used():
         arrays = map(plain, (input, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr))
-        arguments: tuple[Any, ...] = (xp, *arrays, mode, batch_sizes, reverse, deal)
+        arguments: tuple[Any, ...] = (xp, *arrays, mode, batch_sizes, reverse, saves, deal)
         return _layer_array(*arguments)
     if is_used():
-        return _layer_by_samples(input, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, mode, batch_sizes, reverse)
+        return _layer_by_samples(input, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, mode, batch_sizes, reverse, saves)
     width, kind = w_hh.shape[0] // GATES[mode], input.dtype
     sums = matrices.linear(input, w_ih, b_ih if b_ih is None or mode == GRU else b_ih + b_hh)
     weight, is_ready = _factor(w_hh, turned=True)
     h = h0.copy("C")
     c: Any = None if c0 is None else c0.copy("C")
-    output, kept = np.empty((len(input), h.shape[1]), kind), np.empty((len(input), width), kind)
-    gates, made = np.empty_like(sums), np.empty((len(h), len(w_hh)), kind)
+    saved = len(input) if saves else 0
+    output, kept = np.empty((len(input), h.shape[1]), kind), np.empty((saved, width), kind)
+    gates, made = np.empty_like(sums) if saves else kept, np.empty((len(h), len(w_hh)), kind)
     given = (_steps(tuple(batch_sizes), reverse), _parts(len(h), w_hh))
     wide = blas().integers == 64  # type: ignore[union-attr]
     if mode == GRU:
         run = launched if is_ready else note
         done = run(kernels.gru, gates, sums, made, sums[0] if b_hh is None else b_hh, kept, h, output, weight,
-                   *given, biased=b_hh is not None, tile=_tile(), wide=wide)
+                   *given, biased=b_hh is not None, saves=saves, tile=_tile(), wide=wide)
     else:
         projecting = (h, weight)
         if w_hr is not None:
@@ -164,8 +166,8 @@ def recurrent_layer(input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: An
             projecting, is_ready = (np.empty_like(c), projection), is_ready and is_packed
         run = launched if is_ready else note
         done = run(kernels.lstm, gates, sums, made, c, kept, h, output, weight, *projecting, *given,
-                   projected=w_hr is not None, tile=_tile(), wide=wide)
-    return (output, h, c, gates, kept) if done else None
+                   projected=w_hr is not None, saves=saves, tile=_tile(), wide=wide)
+    return (output, h, c, *((gates, kept) if saves else (None, None))) if done else None
 
 
 def recurrent_layer_backward(grad_output: Any, grad_h: Any, grad_c: Any, input: Any, h0: Any, c0: Any, w_ih: Any,

@@ -189,7 +189,8 @@ def _is_taken(arrays: Sequence[Any], kind: np.dtype) -> bool:
 
 @planned
 def recurrent_layer(specs: Any, input: CudaArray, h0: CudaArray, c0: Any, w_ih: CudaArray, w_hh: CudaArray, b_ih: Any,
-                    b_hh: Any, w_hr: Any, mode: str, batch_sizes: tuple, reverse: bool) -> Callable | None:
+                    b_hh: Any, w_hr: Any, mode: str, batch_sizes: tuple, reverse: bool,
+                    saves: bool) -> Callable | None:
     layer = _Layer(input, h0, w_hh, mode, batch_sizes, reverse)
     if not _is_taken((input, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr), layer.kind) or min(batch_sizes) < 1:
         return None
@@ -225,7 +226,7 @@ def recurrent_layer(specs: Any, input: CudaArray, h0: CudaArray, c0: Any, w_ih: 
                 _move(at, made, size * layer.state_row)
         last = cells if cells is None or layer.wide == layer.kind else _copied(cells, cells.shape, layer.kind, where)
         saved = activations if gated else layer.array(where, 0, width)
-        return output, state, last, saved, kept
+        return output, state, last, *((saved, kept) if saves else (None, None))
 
     return run
 
