@@ -28,7 +28,7 @@ class Settings(NamedTuple):
     backend: Callable | None = None  # None: what is recorded is planned into kernels
     name: str = "inductor"
     fullgraph: bool = False
-    replays: bool = False  # without running Python
+    replays: bool = False  # without Python, gradients too, as graphs of the device: mode "reduce-overhead"
     recompile_limit: int | None = None
     dynamic: bool | None = None
 
@@ -66,7 +66,7 @@ def call_compiled(region: "Region", fn: Callable, args: tuple, kwargs: dict[str,
             region = region.with_backend(backend)
     if region.generation != generation[0]:
         region.forget()
-    if region.replays is not None and stance == "default":
+    if region.replays is not None and stance == "default" and modes.__dict__.get("pipeline") is None:
         return region.replays(fn, args, kwargs)
     return region.record(fn, args, kwargs, stance, region.worth)
 
@@ -131,10 +131,11 @@ class Region:
         self.worth = Worth()
         self.last: Recording | None = None
         self.replays: Any = None
-        if self.settings.replays:
+        if self.settings.backend is None:
             from .._pipeline.replay import Replays
 
-            self.replays = Replays(self, Worth)
+            whole = self.settings.replays
+            self.replays = Replays(self, Worth if whole else lambda: self.worth, whole)
 
     def with_backend(self, backend: Any) -> "Region":
         """The same function for another backend."""
@@ -143,8 +144,12 @@ class Region:
             self.others[found] = Region(self.fn, self.settings._replace(backend=found, replays=False))
         return self.others[found]
 
-    def record(self, fn: Callable, args: tuple, kwargs: dict[str, Any], stance: str, worth: Worth | None = None) -> Any:
-        """Calls the function, and runs what it does as few kernels; notes whether that was worth it."""
+    def record(self, fn: Callable, args: tuple, kwargs: dict[str, Any], stance: str, worth: Worth | None = None,
+               kept: bool = False) -> Any:  # fmt: skip
+        """Calls the function, and runs what it does as few kernels; notes whether that was worth it.
+
+        What was recorded is the region's `last` then, with its arrays where it is `kept` for a replay.
+        """
         state.running = True
         try:
             if self.limit_hit and not self.keeps and self.settings.backend is None:
@@ -153,6 +158,7 @@ class Region:
                 return fn(*args, **kwargs)  # an outer pipeline records it
             pipe = state.pipe = _recording()(self, args, kwargs, stance)
             pipe.keeps = pipe.lines = pipe.timed = self.keeps
+            pipe.kept = kept
             with pipe:
                 result = fn(*args, **kwargs)
             self._learn(pipe, worth)
@@ -185,7 +191,7 @@ class Region:
         """Keeps what a call was, and whether recording such calls is worth it."""
         self.last = pipe
         pipe.args, pipe.kwargs = (), {}
-        if not self.keeps and (self.replays is None or worth is not None):
+        if not self.keeps and not pipe.kept:
             pipe.history, pipe.made = [], ()  # arrays, which nobody is to hold longer than eager would
         if worth is not None and not self.keeps and self.settings.backend is None and not self.settings.fullgraph:
             worth.learn(pipe.saved)
@@ -205,7 +211,8 @@ def compiled(model: Any, settings: Settings) -> Any:
 
     def compile_wrapper(*args: Any, **kwargs: Any) -> Any:
         worth = region.worth
-        if worth.eager_calls > 0 and current_stance[0] is DEFAULT_STANCE and region.generation == generation[0]:
+        if (worth.eager_calls > 0 and region.replays is None and current_stance[0] is DEFAULT_STANCE
+                and region.generation == generation[0]):  # fmt: skip
             return worth.call(fn, args, kwargs)
         return call_compiled(region, fn, args, kwargs)
 

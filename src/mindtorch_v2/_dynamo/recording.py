@@ -14,7 +14,7 @@ from .._pipeline.cache import plan_of
 from .._pipeline.factors import known_factors, run_with_factors
 from .._pipeline.plan import Plan
 from .._pipeline.record import Pipeline, flush_current
-from .._pipeline.trace import Layout, Trace
+from .._pipeline.trace import Trace
 from . import config, exc
 from .backends.debugging import GraphCompileReason
 from .frames import called_from, ends_by_reading, user_stack
@@ -48,6 +48,7 @@ class Recording(Pipeline):
         self.leaving = False
         self.refusal: Exception | None = None  # an error of compiling, not of what was recorded
         self.reasons: list[GraphCompileReason] = []
+        self.kept = False  # whether a replay is to be made of it
         self.saved = 0.0  # seconds, less what recording takes
         self.draws = False  # whether recorded calls take random numbers
         self.cuts = 0  # how often something was computed, or looked at, that is not recorded
@@ -119,7 +120,7 @@ class Recording(Pipeline):
         except Exception as error:
             self.refusal = error
             raise
-        if self.region.replays is not None:
+        if self.kept:
             self.unwritten = {number: trace.inputs[number].copy() for number in trace.written}
         self.draws = self.draws or trace.draws
         self.made = run(trace)
@@ -165,7 +166,7 @@ class Recording(Pipeline):
     def _run_plan(self, trace: Trace) -> Sequence[Any]:
         plan = trace.plan
         plan.timed = self.timed
-        if self.keeps or self.region.replays is not None:
+        if self.keeps or self.kept:
             self.history.append((trace, plan))
         inputs, owners = list(trace.inputs.values()), list(trace.owners.values())
         factors = known_factors(plan, inputs, lambda at: owners[at]())
@@ -301,28 +302,17 @@ def _count_graph(calls: int) -> None:
 
 def _saved(plan: Plan) -> float:
     """The seconds that a plan saves, by a rough count of what it leaves out, less those that recording it takes."""
-    layouts, calls, launches, alone, together = plan.layouts, 0, 0, 0, 0
-    on_cpu = all(layout.device.type == "cpu" for layout in layouts)
-    for entry in plan.entries:
-        if entry.kind != "view":
-            calls += 1
-            alone += _moved([*entry.operands(), *entry.results], layouts)
-    for step in plan.steps:
-        if step.kind != "view":
-            launches += 1
-            together += _moved([*step.inputs, *step.outputs], layouts)
-    if on_cpu:
-        gained = (alone - together) / _CPU_BYTES - launches * _LAUNCH
+    calls = sum([entry.kind != "view" for entry in plan.entries])
+    launches = sum([step.kind != "view" for step in plan.steps])
+    devices = {layout.device.type for layout in plan.layouts}
+    unmoved = plan.left_out(_LARGE)  # others stay in a cache
+    if devices == {"cpu"}:
+        gained = unmoved / _CPU_BYTES - launches * _LAUNCH
     else:
-        gained = (alone - together) / _GPU_BYTES + (calls - launches) * _GPU_LAUNCH
-    if all(layout.device.type == "npu" for layout in layouts):
+        gained = unmoved / _GPU_BYTES + (calls - launches) * _GPU_LAUNCH
+    if devices == {"npu"}:
         gained += calls * _NPU_CALL
     return gained - _RECORDING - calls * _CALL
-
-
-def _moved(numbers: Sequence[int | None], layouts: Sequence[Layout]) -> int:
-    """Bytes of those arrays that no cache would have kept."""
-    return sum(layouts[n].nbytes for n in numbers if n is not None and layouts[n].nbytes >= _LARGE)
 
 
 def _tensors(trace: Trace) -> list[Tensor]:

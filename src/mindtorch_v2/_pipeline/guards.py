@@ -1,13 +1,26 @@
 """What must be as it was for a plan to be run again without the Python that recorded it (docs/compile.md)."""
 
+import datetime
 import dis
+import functools
 import gc
+import os
 import random
+import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from operator import is_
-from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any
 
 import numpy as np
@@ -17,7 +30,7 @@ from .._core.dtype import dtype, get_default_dtype
 from .._core.planning import changes
 from .._core.tensor import Tensor
 from .._core.threads import get_num_threads
-from .._dispatch.keys import modes
+from .._dispatch.keys import PYTHON_MASK, TORCH_DISPATCH_MASK, modes
 from ..amp._state import state as autocast
 from ..nn import Module
 from ..nn.modules import module as _home
@@ -35,6 +48,18 @@ _OF_ALL = frozenset(vars(Module()))  # attributes that all modules have; what is
 _SEQUENCES = (list, tuple, set, frozenset, deque)
 _CONTAINERS = (*_SEQUENCES, dict)
 _CODE = (FunctionType, MethodType, BuiltinFunctionType, ModuleType, type)
+_FIXED = (range, slice, re.Pattern, np.dtype, np.generic, property, MemberDescriptorType, GetSetDescriptorType)
+# Builtin functions that do what a replay would leave out, or tell what it would not see; and modules of such.
+_EFFECTS = frozenset({print, input, open, setattr, delattr, exec, eval, globals})
+_EFFECTIVE = frozenset({"time", "_random", "random", "posix", "nt", "_socket", "_thread", "_contextvars"})
+_STREAMS = (random.Random, np.random.Generator, np.random.RandomState)
+# Parts of Python's library that compute, written in Python; what others do is not known.
+_PURE = frozenset({
+    "_collections_abc", "abc", "bisect", "builtins", "collections", "contextlib", "copy", "copyreg", "dataclasses",
+    "decimal", "enum", "fractions", "functools", "genericpath", "heapq", "importlib", "inspect", "itertools", "keyword",
+    "math", "numbers", "operator", "posixpath", "re", "reprlib", "statistics", "string", "types", "typing", "warnings",
+    "weakref"})  # fmt: skip
+_OTHERS = sys.stdlib_module_names - _PURE - {"__main__"}
 
 
 class NotGuarded(Exception):
@@ -51,6 +76,8 @@ def key_of(values: Iterable[Any], leaves: list[Tensor], seen: dict[int, int]) ->
         kind = value.__class__
         if isinstance(value, Tensor):
             value._settle()
+            if value._keys & (PYTHON_MASK | TORCH_DISPATCH_MASK):
+                raise NotGuarded(f"{kind.__name__} sees the calls")
             array = value._array
             parts.append((kind, array.shape, array.strides, array.dtype, value._keys, value._device,
                           seen.setdefault(id(array), len(leaves))))  # fmt: skip
@@ -88,6 +115,15 @@ class Watched:
         self.refused: str | None = None
         self.importing = 0
 
+    def calling(self, fn: Callable) -> Callable:
+        """The function, watched while it runs, but not while what it recorded is planned and run."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return fn(*args, **kwargs)
+
+        return call
+
     def __enter__(self) -> "Watched":
         self.collects = gc.isenabled()
         gc.disable()  # what a collection runs, such as finalizers of others, is not the function's
@@ -109,13 +145,11 @@ class Watched:
         elif event == "call":
             if code not in self.codes and not _ours(frame.f_globals):
                 self.codes[code] = frame.f_globals
-        elif event == "c_call" and self.refused is None and not _ours(frame.f_globals):
-            if argument in (print, input, open) or getattr(argument, "__name__", "") == "write":
+            elif self.refused is None and _effective(frame):
+                self.refused = f"{frame.f_back.f_code.co_name} calls {code.co_name}"  # type: ignore[union-attr]
+        elif event == "c_call" and self.refused is None and not _ours(frame.f_globals) and _effect(argument):
+            if code.co_name not in _MAKERS or argument not in (setattr, delattr):
                 self.refused = f"{code.co_name} calls {argument.__name__}"
-            elif getattr(argument, "__module__", None) in ("time", "_random", "random") or isinstance(
-                getattr(argument, "__self__", None), (random.Random, np.random.Generator, np.random.RandomState)
-            ):
-                self.refused = f"{code.co_name} asks for the time or for random numbers"
 
     def check(self) -> None:
         """Refuses functions that change what outlives them."""
@@ -128,6 +162,21 @@ class Watched:
                 outer = instruction.opname == "STORE_DEREF" and instruction.argval in code.co_freevars
                 if instruction.opname in _STORES or outer:
                     raise NotGuarded(f"{code.co_name} sets {instruction.argval}")
+
+
+def _effect(function: Any) -> bool:
+    """Whether a function of C does more than compute of its arguments."""
+    own = getattr(function, "__self__", None)
+    return (getattr(function, "__name__", "") == "write" or own is datetime.datetime or own is datetime.date
+            or isinstance(own, _STREAMS) or getattr(function, "__module__", None) in _EFFECTIVE
+            or own.__class__ is ModuleType and function in _EFFECTS)  # fmt: skip
+
+
+def _effective(frame: FrameType) -> bool:
+    """Whether the program calls a function of Python's library that may do more than compute."""
+    before = frame.f_back
+    home = (frame.f_globals.get("__name__") or "").partition(".")[0]
+    return home in _OTHERS and before is not None and not _ours(before.f_globals)
 
 
 def _ours(scope: dict[str, Any]) -> bool:
@@ -143,71 +192,136 @@ class Surroundings:
 
     def __init__(self, fn: Callable, watched: Watched) -> None:
         self.modules: list[tuple[Module, tuple]] = []
-        self.places: list[tuple[dict[str, Any], str, Any]] = []  # names in scopes, with their values
+        self.places: list[tuple[Any, str, Any]] = []  # names in scopes and classes, with their values
+        self.classes: list[tuple[Any, int]] = []  # the members of classes, and how many they are
         self.cells: list[tuple[Any, Any]] = []
-        self.objects: list[tuple[Any, tuple]] = []  # containers and plain objects, with what is in them
+        # Containers and plain objects, with the names of their slots, and what is in them.
+        self.objects: list[tuple[Any, tuple[str, ...], tuple]] = []
         self._seen: set[int] = set()
         self._looked_at: set[int] = set()
+        self._noted: set[tuple[int, str]] = set()
+        self._codes = watched.codes
+        # Attributes that are read, and those whose names getattr may be given.
         self._names = {name for code in watched.codes for name in code.co_names}
+        self._names |= {text for code in watched.codes for text in code.co_consts if text.__class__ is str}
         self.version = changes[0]
         for value in (fn, *_defaults(fn)):
             self._take(value)
         for code, scope in watched.codes.items():
-            for name in code.co_names:
-                if name in scope and not isinstance(scope[name], _CODE):
-                    self.places.append((scope, name, scope[name]))
-                    self._take(scope[name])
+            self._take_scope(scope, code.co_names)
+
+    def _note(self, scope: Any, name: str, names: Iterable[str]) -> None:
+        """Takes what a name stands for in a scope; of a module, the attributes of these names."""
+        if (id(scope), name) in self._noted:
+            return
+        self._noted.add((id(scope), name))
+        value = scope[name]
+        if value is os.environ or value is os and "environ" in names:
+            raise NotGuarded("it reads the environment")
+        self.places.append((scope, name, value))
+        if isinstance(value, ModuleType):
+            self._take_scope(vars(value), names)
+        else:
+            self._take(value)
+
+    def _take_scope(self, scope: dict[str, Any], names: Iterable[str]) -> None:
+        """Takes what is read of a module of the program."""
+        if not _ours(scope):
+            for name in names:
+                if name in scope:
+                    self._note(scope, name, names)
+
+    def _take_class(self, kind: type) -> None:
+        """Takes what is read of a class of the program."""
+        for one in kind.__mro__:
+            if id(one) in self._seen or _is_known(one):
+                continue
+            self._seen.add(id(one))
+            members = vars(one)
+            self.classes.append((members, len(members)))
+            for name, member in members.items():
+                if name in self._names or getattr(member, "__code__", None) in self._codes:
+                    self._note(members, name, ())
 
     def _take_cell(self, cell: Any) -> None:
         try:
             value = cell.cell_contents
         except ValueError:  # nothing is in it yet
             return
-        if not isinstance(value, FunctionType):
-            self.cells.append((cell, value))
+        self.cells.append((cell, value))
         self._take(value)
 
     def _take(self, value: Any) -> None:
         if id(value) in self._seen or value.__class__ in _SIMPLE:
             return
+        if isinstance(value, type):
+            self._take_class(value)
+            return
         self._seen.add(id(value))
-        if isinstance(value, Module):
+        if isinstance(value, ModuleType):
+            self._take_scope(vars(value), self._names)
+        elif isinstance(value, Module):
             for module in value.modules():
                 self._seen.add(id(module))
-                self.modules.append((module, _of_module(module)))
-                if any(vars(module)[name] for name in vars(module) if name.endswith("_hooks") and "state" not in name
-                       and "load" not in name):  # fmt: skip
-                    raise NotGuarded(f"{type(module).__name__} has hooks")
-                for name, held in vars(module).items():
-                    unread = isinstance(held, np.ndarray) and name not in self._names
-                    if name not in _OF_ALL and not isinstance(held, Module) and not unread:
-                        self._take_inside(held)
+                self._take_module(module)
         elif isinstance(value, FunctionType):
-            for cell in _cells(value):
-                self._take_cell(cell)
+            if not _ours(value.__globals__):
+                for cell in _cells(value):
+                    self._take_cell(cell)
+                if vars(value):
+                    self.objects.append((value, (), _inside(value, ()) or ()))
+                for held in (*_defaults(value), *vars(value).values()):
+                    self._take(held)
         elif isinstance(value, MethodType):
             self._take(value.__self__)
             self._take(value.__func__)
+        elif isinstance(value, functools.partial):
+            for held in (value.func, *value.args, *value.keywords.values()):
+                self._take(held)
+        elif isinstance(value, (staticmethod, classmethod)):
+            self._take(value.__func__)
         else:
             self._take_inside(value)
+
+    def _take_module(self, module: Module) -> None:
+        own = vars(module)
+        self.modules.append((module, _of_module(module)))
+        if any(own[name] for name in own if name.endswith("_hooks") and "state" not in name and "load" not in name):
+            raise NotGuarded(f"{type(module).__name__} has hooks")
+        self._take_class(type(module))
+        for name, held in own.items():
+            if name not in _OF_ALL and name in self._names and not isinstance(held, Module):
+                self._take(held)
 
     def _take_inside(self, value: Any) -> None:
         """Takes a container or an object, and those in it; of objects only attributes with names that were read."""
         waiting = [value]
         for held in waiting:
-            if isinstance(held, (*_CODE, Tensor, Module)) or held.__class__ in _SIMPLE or id(held) in self._looked_at:
+            if isinstance(held, (*_CODE, Module, functools.partial)):
+                self._take(held)
+                continue
+            if isinstance(held, (Tensor, *_FIXED)) or held.__class__ in _SIMPLE or id(held) in self._looked_at:
                 continue
             if isinstance(held, np.ndarray):
                 raise NotGuarded("it reads an array of NumPy, whose elements may change")
-            inside = _inside(held)
-            if inside is None or held is not value and len(self._looked_at) >= _MOST_OBJECTS:
-                continue
+            slots = _slots(held)
+            inside = _inside(held, slots)
+            if inside is None:
+                if type(held).__module__.partition(".")[0] in _OURS:
+                    continue
+                raise NotGuarded(f"it reads a {type(held).__name__}")
+            if len(inside) > _MOST or len(self._looked_at) >= _MOST_OBJECTS:
+                raise NotGuarded("it reads more than can be looked at each time")
             self._looked_at.add(id(held))
-            self.objects.append((held, inside))
+            self.objects.append((held, slots, inside))
             if isinstance(held, _CONTAINERS):
                 waiting += inside
             else:
-                waiting += [part for name, part in vars(held).items() if name in self._names]
+                self._take_class(type(held))
+                # Attributes that are read by code which is not watched may have any name.
+                all_of_it = any([_is_known(kind) for kind in type(held).__mro__ if kind is not object])
+                own = _attributes(held, slots) or {}
+                waiting += [part for name, part in own.items() if all_of_it or name in self._names]
 
     def tensors(self) -> Iterator[tuple[Tensor, Callable[[], bool]]]:
         """The tensors it reads, each with a function that says whether it still is in its place."""
@@ -231,11 +345,14 @@ class Surroundings:
         for scope, name, value in self.places:
             if scope.get(name) is not value:
                 return False
+        for members, count in self.classes:
+            if len(members) != count:
+                return False
         for cell, value in self.cells:
             if cell.cell_contents is not value:
                 return False
-        for value, inside in self.objects:
-            if not _same(_inside(value), inside):
+        for value, slots, inside in self.objects:
+            if not _same(_inside(value, slots), inside):
                 return False
         if changes[0] != self.version:
             if global_hooks():
@@ -274,14 +391,41 @@ def _of_module(module: Module) -> tuple:
             *module._modules.values(), hooks)  # fmt: skip
 
 
-def _inside(value: Any) -> tuple | None:
+def _inside(value: Any, slots: tuple[str, ...]) -> tuple | None:
     """What a container or an object holds; None where it does not say."""
-    if isinstance(value, _SEQUENCES):
-        return tuple(value) if len(value) <= _MOST else (len(value),)
     if isinstance(value, dict):
-        return (*value.keys(), *value.values()) if len(value) <= _MOST else (len(value),)
+        held: tuple | None = (*value.keys(), *value.values())
+    else:
+        held = tuple(value) if isinstance(value, _SEQUENCES) else None
+    if value.__class__ in _CONTAINERS:
+        return held
+    found = _attributes(value, slots)
+    return held if found is None else (*(held or ()), *found, *found.values())
+
+
+def _attributes(value: Any, slots: tuple[str, ...]) -> dict[str, Any] | None:
+    """The attributes that an object has of its own; None where it does not say."""
     own = getattr(value, "__dict__", None)
-    return (*own.keys(), *own.values()) if isinstance(own, dict) and len(own) <= _MOST else None
+    if not slots:
+        return own if isinstance(own, dict) else None
+    return (own or {}) | {name: getattr(value, name) for name in slots if hasattr(value, name)}
+
+
+def _slots(value: Any) -> tuple[str, ...]:
+    """The attributes that classes of the program have places for in an object."""
+    found = []
+    for kind in type(value).__mro__:
+        if not _is_known(kind):
+            named = vars(kind).get("__slots__", ())
+            for name in (named,) if isinstance(named, str) else named:
+                hidden = name.startswith("__") and not name.endswith("__")
+                found.append(f"_{kind.__name__.lstrip('_')}{name}" if hidden else name)
+    return tuple([name for name in found if name not in ("__dict__", "__weakref__")])
+
+
+def _is_known(kind: type) -> bool:
+    """Whether a class is of this library, below it or of Python's."""
+    return (kind.__module__ or "").partition(".")[0] in _KNOWN
 
 
 def _same(now: tuple | None, before: tuple | None) -> bool:

@@ -78,6 +78,16 @@ class Plan:
         self.memory: list[Buffer] = []
         self.function: Callable[..., list[Any]]
 
+    def left_out(self, least: int = 0) -> int:
+        """Bytes of arrays, of so many at least, that calls one by one would read and write beyond what the steps do."""
+
+        def moved(numbers: Sequence[int | None]) -> int:
+            sizes = [self.layouts[n].nbytes for n in numbers if n is not None]
+            return sum([size for size in sizes if size >= least])
+
+        alone = sum([moved([*entry.operands(), *entry.results]) for entry in self.entries if entry.kind != "view"])
+        return alone - sum([moved([*step.inputs, *step.outputs]) for step in self.steps if step.kind != "view"])
+
     def run(self, inputs: Sequence[Any], numbers: Sequence[Any] = ()) -> list[Any]:
         """The arrays of `outputs`."""
         if self.timed:

@@ -1,7 +1,11 @@
-"""Plans that are run again without the Python that recorded them: `torch.compile(mode="reduce-overhead")`.
+"""Plans of compiled functions that are run again without the Python that recorded them.
 
 A call is recorded twice before it is replayed: the first time finds out which functions of the program run, the second
 what they read, and that they leave everything else as it was. What is not guarded is said in docs/compile.md.
+
+In mode "reduce-overhead" that happens to all calls, and the runs become graphs of a device that has them. In the others
+calls come before that are as if there were no replays, so that a function that comes with other arguments each time
+pays nothing; and calls whose results need gradients, or are views, are not replayed: their graph stays eager's.
 """
 
 import random
@@ -26,8 +30,10 @@ from .trace import Trace, address_of
 
 _MOST = 64  # kinds of arguments that are kept
 _TRIED = 4  # times after which hooks that come and go are no reason to try again
-_HOPELESS = 64  # calls after which a function none of whose calls can be replayed is no longer tried
+_HOPELESS = 64  # calls that could not be replayed, more than those that were, after which it is no longer tried
+_SEEN = object()  # of a kind of calls of which there was one
 _LEAST = 4  # calls that take longer than it takes to look at guards
+_MOVED = 1 << 17  # bytes that are likewise
 _UNHELD = 4  # references to an array that a trace alone holds, while it is counted
 _HELD_HERE = 3  # those to a tensor that is counted: a tuple's, a variable's, and that of the count
 
@@ -35,11 +41,12 @@ _HELD_HERE = 3  # those to a tensor that is counted: a tuple's, a variable's, an
 class Replays:
     """The calls of a compiled function, replayed where they can be."""
 
-    def __init__(self, region: Any, worth: Callable[[], Any]) -> None:
+    def __init__(self, region: Any, worth: Callable[[], Any], whole: bool) -> None:
         self.region, self.worth = region, worth  # what learns whether recording a kind of calls is worth it
-        self.known: dict[tuple, Any] = {}  # a Replay, what the first recording Watched, or Refused
+        self.whole = whole  # whether the mode is "reduce-overhead"
+        self.known: dict[tuple, Any] = {}  # a Replay, what the first recording Watched, Refused, or _SEEN
         self.refusals: dict[tuple, int] = {}
-        self.recorded = 0  # calls that were not replayed
+        self.lost = 0  # calls that were not replayed, less those that were
         self.never = Refused("an argument or a mode", -1, _TRIED + 1, worth())
 
     def __call__(self, fn: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -51,30 +58,41 @@ class Replays:
             known, key = self.never, ()
         if known.__class__ is Replay:
             if known.surroundings.holds() and known.fetches() and not (known.backward and saving_hooks.users):
+                self.lost -= 1
                 return known.run(tensors)
             known = None
-        self.recorded += 1
-        if self.recorded > _HOPELESS and not any(k.__class__ is Replay for k in self.known.values()):
+        self.lost += 1
+        if self.lost > _HOPELESS:
             self.region.replays = None  # until torch._dynamo.reset()
         if known.__class__ is Refused:
             if known.version == changes[0] or known.times > _TRIED:
-                worth = known.worth
-                if worth.eager_calls > 0:
-                    return worth.call(fn, args, kwargs)
-                return self.region.record(fn, args, kwargs, "default", worth)
+                return self._plain(known.worth, fn, args, kwargs)
         if len(self.known) >= _MOST:
             self.known.clear()
             self.refusals.clear()
+        if known is None and not self.whole:
+            self.known[key] = _SEEN
+            result = self._plain(self.worth(), fn, args, kwargs)
+            if any([leaf.requires_grad for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]):
+                self._refuse(key, NotGuarded("its results need gradients"))
+            return result
+        if known.__class__ is not Watched and sys.getprofile() is not None:
+            return self._plain(self.worth(), fn, args, kwargs)  # a profiler watches
         return self._recorded(key, known if known.__class__ is Watched else None, fn, args, kwargs, tensors)
+
+    def _plain(self, worth: Any, fn: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """What a call gives that no replay is made of."""
+        if worth.eager_calls > 0:
+            return worth.call(fn, args, kwargs)
+        return self.region.record(fn, args, kwargs, "default", worth)
 
     def _recorded(self, key: tuple, watched: Watched | None, fn: Callable, args: tuple, kwargs: dict[str, Any],
                   tensors: list[Tensor]) -> Any:  # fmt: skip
         """What a call gives; notes what the next one of its kind can do."""
-        region = self.region
+        region, learning = self.region, None if self.whole else self.worth()
         if watched is None:
             watched = Watched()
-            with watched:
-                result = region.record(fn, args, kwargs, "default")
+            result = region.record(watched.calling(fn), args, kwargs, "default", learning)
             region.last = None
             self.known[key] = watched
             return result
@@ -89,7 +107,7 @@ class Replays:
         sources = [*tensors, *(tensor for tensor, _ in surroundings.tensors())]
         versions = [tensor._version if not tensor.is_inference() else 0 for tensor in sources]
         states, kept = _states(), [(tensor._array, tensor._grad, tensor._keys) for tensor in sources]
-        result = region.record(fn, args, kwargs, "default")
+        result = region.record(fn, args, kwargs, "default", learning, kept=True)
         pipe, region.last = region.last, None
         try:
             now = _states()
@@ -100,7 +118,7 @@ class Replays:
                     raise NotGuarded("it gives tensors gradients, flags or other memory")
             if not surroundings.holds():
                 raise NotGuarded("it changes what it reads")
-            self.known[key] = Replay(surroundings, pipe, tensors, result, sources, versions)
+            self.known[key] = Replay(surroundings, pipe, tensors, result, sources, versions, self.whole)
         except NotGuarded as refused:
             self._refuse(key, refused)
         return result
@@ -134,15 +152,19 @@ class Replay:
     """A plan, where its inputs come from, and what is made of its outputs."""
 
     def __init__(self, surroundings: Surroundings, pipe: Any, tensors: Sequence[Tensor], result: Any,
-                 sources: Sequence[Tensor], versions: Sequence[int]) -> None:  # fmt: skip
+                 sources: Sequence[Tensor], versions: Sequence[int], whole: bool) -> None:  # fmt: skip
         if pipe.cuts or len(pipe.history) != 1:
             raise NotGuarded("elements are looked at, or an operator is not recorded")
         self.surroundings = surroundings
         trace, self.plan = pipe.history[0]
         if trace.device.type == "meta":
             raise NotGuarded("there is nothing to run on the Meta device")
-        if sum(entry.kind != "view" for entry in self.plan.entries) < _LEAST and pipe.saved <= 0:
+        calls = sum(entry.kind != "view" for entry in self.plan.entries)
+        if calls < _LEAST and pipe.saved <= 0 and self.plan.left_out() < _MOVED:
             raise NotGuarded("it is too short")
+        leaves = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
+        if not whole and any([leaf.requires_grad or leaf._base is not None for leaf in leaves]):
+            raise NotGuarded("its results need gradients, or are views")
         self._find_inputs(trace, tensors, pipe.unwritten, _saved_alone(result))
         needing = self._find_results(trace, pipe.made, result, tensors)
         # writes that count: each source that was written, and how often
@@ -155,6 +177,8 @@ class Replay:
         written = [at for at, number in enumerate(trace.inputs) if number in trace.written and at not in self.copied]
         given = {what for kind, what, _ in self.results if kind == "made"}
         self.runs = Runs(self.plan, trace.numbers, self.copies, given, written)
+        if not whole:
+            self.runs.capture = None
         self.last: Any = None  # the node that may still read what the last launch of a graph made
         self.backward: Backward | None = None
         if needing:

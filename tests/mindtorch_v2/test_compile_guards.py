@@ -1,0 +1,348 @@
+"""Compiled functions whose surroundings change between calls give what they give eagerly, in every mode."""
+
+import argparse
+import contextvars
+import cProfile
+import dataclasses
+import datetime
+import enum
+import functools
+import itertools
+import logging
+import os
+import sys
+import types
+from collections import UserList
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import mindtorch_v2 as torch
+import mindtorch_v2._dynamo as dynamo
+from mindtorch_v2._pipeline import guards
+from mindtorch_v2._pipeline.replay import Refused, Replay
+
+X = torch.arange(6.0).reshape(2, 3)
+MODES = ["default", "reduce-overhead"]
+
+
+def long(x: torch.Tensor) -> torch.Tensor:
+    """So many operations that a replay is worth it."""
+    return ((x * 0.5 + 1).sin() * 2 - x).tanh()
+
+
+class Limits:
+    scale = 2.0
+    table = [1.0, 2.0]  # noqa: RUF012 (what changes is what is tested)
+
+    @classmethod
+    def scaled(cls, x: torch.Tensor) -> torch.Tensor:
+        return x * cls.scale
+
+    @staticmethod
+    def shifted(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 3
+
+
+class Slotted:
+    __slots__ = ("__hidden", "scale")
+
+    def __init__(self) -> None:
+        self.scale, self.__hidden = 2.0, 1.0
+
+    def grow(self) -> None:
+        self.__hidden += 1
+
+    @property
+    def hidden(self) -> float:
+        return self.__hidden
+
+
+@dataclasses.dataclass
+class Options:
+    scale: float = 2.0
+    part: Any = None
+
+
+class Named(dict):
+    scale = 0.0
+
+
+class Kind(enum.Enum):
+    FIRST = 2.0
+
+
+class Net(torch.nn.Module):
+    rate = 2.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.flag, self.options, self.config = torch.nn.Linear(3, 3), True, {"k": 1.0}, Options()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = long(self.first(x)) * self.rate * self.options["k"] * getattr(self.config, "scale")  # noqa: B009
+        return y if self.flag else -y
+
+
+class World:
+    """What the programs below read, made anew for each."""
+
+    def __init__(self) -> None:
+        self.scale, self.numbers, self.named = 2.0, [1.0, 2.0], Named(k=1.0)
+        self.named.scale = 2.0
+        self.limits = type("Limits", (Limits,), {"table": [1.0], "scale": 2.0})
+        self.narrower = type("Narrower", (self.limits,), {})
+        self.slotted, self.options = Slotted(), Options(part=Options())
+        self.module = types.ModuleType("settings")
+        self.module.scale, self.module.table = 2.0, {"k": 1.0}
+        self.user, self.given = UserList([1.0]), argparse.Namespace(rate=2.0)
+        self.objects, self.net = [Options(), Options()], Net()
+        self.partial = functools.partial(lambda x, k: x * k[0], k=self.numbers)
+
+        def scaled(x: torch.Tensor, by: list = [1.0]) -> torch.Tensor:  # noqa: B006
+            return x * factor * by[0] * scaled.scale
+
+        def put(value: float) -> None:
+            nonlocal factor
+            factor = value
+
+        factor = 2.0
+        scaled.scale = 2.0
+        self.function, self.put = scaled, put
+
+    def decorated(self) -> Callable:
+        def around(fn: Callable) -> Callable:
+            @functools.wraps(fn)
+            def run(x: torch.Tensor) -> torch.Tensor:
+                return fn(x) * numbers[0]
+
+            return run
+
+        numbers = self.numbers
+        return around(long)
+
+
+def program(source: str, world: World) -> Callable:
+    """The function that `source` says, as a module of its own would have it, with the world's things as globals."""
+    scope = {"__name__": "program", "long": long, "Kind": Kind, **vars(world)}
+    exec(compile(source, "program", "exec"), scope)
+    world.scope = scope
+    return scope["f"]
+
+
+def setting(path: str, value: Any) -> Callable[[World], None]:
+    """Sets an attribute of something in a world."""
+    *before, last = path.split(".")
+
+    def change(world: World) -> None:
+        setattr(functools.reduce(getattr, before, world), last, value)
+
+    return change
+
+
+# What a program reads, and how that changes.
+READS: dict[str, tuple[str, list[Callable[[World], Any]]]] = {
+    "a global": ("scale", [lambda w: w.scope.update(scale=3.0)]),
+    "a list": ("numbers[0]", [lambda w: w.numbers.__setitem__(0, 5.0), lambda w: w.numbers.insert(0, 6.0)]),
+    "a dict with attributes": ("named['k'] * named.scale", [lambda w: w.named.update(k=4.0),
+                                                           setting("named.scale", 3.0)]),
+    "an attribute of a class": ("limits.scale", [setting("limits.scale", 3.0)]),
+    "one that a subclass gets": ("narrower.scale", [setting("limits.scale", 3.0), setting("narrower.scale", 4.0)]),
+    "a list in a class": ("limits.table[0]", [lambda w: w.limits.table.__setitem__(0, 7.0)]),
+    "slots": ("slotted.scale", [setting("slotted.scale", 3.0)]),
+    "a hidden slot": ("slotted.hidden", [lambda w: w.slotted.grow()]),
+    "objects in objects": ("options.scale * options.part.scale", [setting("options.scale", 3.0),
+                                                                 setting("options.part.scale", 4.0)]),
+    "objects in a list": ("objects[1].scale", [lambda w: setattr(w.objects[1], "scale", 3.0)]),
+    "getattr": ("getattr(options, 'scale')", [setting("options.scale", 3.0)]),
+    "a module of Python": ("module.scale * module.table['k']", [setting("module.scale", 3.0),
+                                                               lambda w: w.module.table.update(k=2.0)]),
+    "a container written in Python": ("user[0]", [lambda w: w.user.__setitem__(0, 5.0)]),
+    "a namespace": ("given.rate", [setting("given.rate", 5.0)]),
+    "an enumeration": ("Kind.FIRST.value", []),
+    "what it calls": ("function(x)", [lambda w: w.put(3.0), setting("function.scale", 4.0),
+                                      lambda w: w.function.__defaults__[0].__setitem__(0, 3.0),
+                                      lambda w: w.scope.update(function=lambda x: x * 9)]),
+    "a partial function": ("partial(x)", [lambda w: w.numbers.__setitem__(0, 5.0)]),
+    "methods": ("limits.scaled(x) + limits.shifted(x) + limits()(x)", [
+        setting("limits.scale", 3.0), setting("limits.shifted", staticmethod(lambda x: x * 5)),
+        setting("limits.__call__", lambda self, x: x * 7)]),
+    "a module": ("net(x)", [setting("net.flag", False), lambda w: w.net.options.update(k=3.0),
+                            setting("net.config.scale", 3.0), lambda w: w.net.first.weight.data.mul_(2)]),
+}  # fmt: skip
+
+
+def follows(compiled: Callable, fn: Callable, changes: list[Callable[[World], Any]], world: World) -> Iterator[set]:
+    """Calls both before and after each change, often enough for a replay; gives the kinds of calls that are known."""
+    for change in (lambda world: None, *changes):
+        change(world)
+        for _ in range(5):
+            torch.testing.assert_close(compiled(X), fn(X))
+        yield {known.__class__ for known in compiled._region.replays.known.values()}
+
+
+@pytest.mark.parametrize("name", READS)
+@pytest.mark.parametrize("mode", MODES)
+def test_what_is_read_is_what_is_there(mode: str, name: str) -> None:
+    read, changes = READS[name]
+    world = World()
+    fn = program(f"def f(x): return long(x) * ({read})", world)
+    compiled = torch.compile(fn, mode=mode)
+    with torch.no_grad():
+        for kinds in follows(compiled, fn, changes, world):
+            assert kinds == {Replay}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_classes_and_functions_around(mode: str) -> None:
+    world = World()
+    fn = world.decorated()
+    compiled = torch.compile(fn, mode=mode)
+    with torch.no_grad():
+        for kinds in follows(compiled, fn, [lambda w: w.numbers.__setitem__(0, 4.0)], world):
+            assert kinds == {Replay}
+        net, other = Net(), type("Other", (Net,), {"rate": 2.0})()
+        for each in (net, other):
+            compiled = torch.compile(each, mode=mode)
+            for _ in range(5):
+                torch.testing.assert_close(compiled(X), each(X))
+        type(other).rate = 5.0
+        torch.testing.assert_close(compiled(X), other(X))
+
+
+COUNTER, VARIABLE, LOG = itertools.count(), contextvars.ContextVar("VARIABLE", default=1.0), logging.getLogger("guards")
+
+# Programs that no replay can be made of, and why.
+REFUSED: dict[str, tuple[Callable, str]] = {
+    "next": (lambda x: long(x) * next(COUNTER), "reads a count"),
+    "context": (lambda x: long(x) * VARIABLE.get(), "reads a ContextVar"),
+    "environment": (lambda x: long(x) * float(os.environ.get("MINDTORCH_NEVER_SET", "1")), "reads the environment"),
+    "getenv": (lambda x: long(x) * float(os.getenv("MINDTORCH_NEVER_SET", "1")), "calls getenv"),
+    "date": (lambda x: long(x) * (datetime.datetime.now().year > 1), "calls now"),  # noqa: DTZ005
+    "setattr": (lambda x: (setattr(LOG, "seen", 1), long(x))[1], "calls setattr"),
+    "globals": (lambda x: long(x) * len(globals()), "calls globals"),
+    "log": (lambda x: (LOG.warning("called"), long(x))[1], "calls warning"),
+    "large": (lambda x, table=dict.fromkeys(range(300), 1.0): long(x) * table[0], "more than can be looked at"),  # noqa: B008
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("mode", MODES)
+def test_what_cannot_be_guarded_is_not_replayed(mode: str, name: str) -> None:
+    fn, why = REFUSED[name]
+    compiled = torch.compile(fn, mode=mode)
+    with torch.no_grad():
+        for _ in range(5):
+            compiled(X)
+    (known,) = compiled._region.replays.known.values()
+    assert known.__class__ is Refused and why in known.why
+
+
+def test_logs_are_written_each_time(caplog: pytest.LogCaptureFixture) -> None:
+    compiled = torch.compile(REFUSED["log"][0])
+    with torch.no_grad():
+        for _ in range(6):
+            compiled(X)
+    assert [record.getMessage() for record in caplog.records] == ["called"] * 6
+
+
+# the default mode ----------------------------------------------------------------------------------------------------
+
+
+def test_the_default_mode_replays_from_the_fourth_call_on() -> None:
+    calls = []
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return long(x)
+
+    monitored = torch.compile(fn)
+    run = Replay.run
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Replay, "run", lambda self, tensors: (calls.append(1), run(self, tensors))[1])
+        for number in range(6):
+            torch.testing.assert_close(monitored(X + number), fn(X + number))
+    assert len(calls) == 3
+
+
+def test_results_that_need_gradients_keep_the_graph_of_eager() -> None:
+    net = Net()
+    compiled = torch.compile(net)
+    for _ in range(6):
+        result = compiled(X)
+    assert type(result.grad_fn).__name__ == type(net(X).grad_fn).__name__ == "MulBackward0"
+    (first,) = torch.autograd.grad(result.sum(), net.first.weight, create_graph=True)
+    first.sum().backward()  # twice, which a replay would refuse
+    (known,) = compiled.forward._region.replays.known.values()
+    assert known.__class__ is Refused and "gradients" in known.why
+
+
+def test_views_are_not_replayed() -> None:
+    compiled = torch.compile(lambda x: long(x)[0])
+    for _ in range(6):
+        result = compiled(X)
+    assert result._base is not None
+    assert compiled._region.replays.reasons() == ["its results need gradients, or are views"]
+
+
+def test_functions_of_other_arguments_each_time_are_not_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guards.Watched, "__enter__", lambda self: pytest.fail("watched"))
+    compiled = torch.compile(lambda x, number: long(x) * number)
+    for number in range(100):
+        torch.testing.assert_close(compiled(X, number), long(X) * number)
+    assert compiled._region.replays is None  # given up
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_profilers_see_what_they_would(mode: str) -> None:
+    seen: list[str] = []
+
+    def watching(frame: types.FrameType, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_code is long.__code__:
+            seen.append(event)
+
+    compiled = torch.compile(long, mode=mode)
+    sys.setprofile(watching)
+    try:
+        for _ in range(6):
+            compiled(X)
+    finally:
+        sys.setprofile(None)
+    assert len(seen) == 6
+    for _ in range(4):
+        compiled(X)
+    assert {known.__class__ for known in compiled._region.replays.known.values()} == {Replay}
+    profile = cProfile.Profile()
+    profile.runcall(torch.compile(lambda x: long(x) + 1, mode=mode), X)
+
+
+def test_a_pipeline_around_records_the_calls() -> None:
+    compiled = torch.compile(long)
+    for _ in range(5):
+        expected = compiled(X)
+    with torch.pipeline() as pipe:
+        made = compiled(X)
+        assert len(pipe) > 3
+    torch.testing.assert_close(made, expected)
+    dynamo.reset()
+
+
+def test_subclasses_see_every_call() -> None:
+    class Seen(torch.Tensor):
+        calls = 0
+
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+            Seen.calls += 1
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    compiled, x = torch.compile(long), X.as_subclass(Seen)
+    compiled(x)
+    each = Seen.calls
+    for _ in range(5):
+        compiled(x)
+    assert each > 0 and Seen.calls == 6 * each
