@@ -243,6 +243,48 @@ def test_what_cannot_be_guarded_is_not_replayed(mode: str, name: str) -> None:
     assert known.__class__ is Refused and why in known.why
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_what_is_set_in_a_branch_that_is_not_taken_is_no_reason(mode: str) -> None:
+    class Counting(torch.nn.Module):
+        counts, calls = False, 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if self.counts:
+                self.calls += 1
+            return long(x)
+
+    net = Counting()
+    compiled = torch.compile(net, mode=mode)
+    for _ in range(5):
+        compiled(X)
+    assert {known.__class__ for known in compiled.forward._region.replays.known.values()} == {Replay}
+    net.counts = True
+    for _ in range(12):
+        compiled(X)
+    assert net.calls == 12 and "forward sets calls" in compiled.forward._region.replays.reasons()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_another_way_through_a_function_is_watched_too(mode: str, capsys: pytest.CaptureFixture) -> None:
+    seen: dict[str, int] = {}
+
+    def told(x: torch.Tensor) -> torch.Tensor:
+        print("told")
+        return x + 1
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        if len(seen) == before:
+            return told(long(x))
+        seen[str(len(seen))] = 1
+        return long(x)
+
+    before = 1 if mode == "reduce-overhead" else 2  # calls that are not the last to be recorded
+    compiled = torch.compile(fn, mode=mode)
+    for _ in range(6):
+        compiled(X)
+    assert capsys.readouterr().out == "told\n" * (6 - before)
+
+
 def test_logs_are_written_each_time(caplog: pytest.LogCaptureFixture) -> None:
     compiled = torch.compile(REFUSED["log"][0])
     with torch.no_grad():

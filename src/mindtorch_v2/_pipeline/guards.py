@@ -112,6 +112,7 @@ class Watched:
 
     def __init__(self) -> None:
         self.codes: dict[CodeType, dict[str, Any]] = {}  # with their globals
+        self.stores: dict[CodeType, dict[int, str]] = {}  # what of that outlives a call is set, by line
         self.refused: str | None = None
         self.importing = 0
 
@@ -127,14 +128,33 @@ class Watched:
     def __enter__(self) -> "Watched":
         self.collects = gc.isenabled()
         gc.disable()  # what a collection runs, such as finalizers of others, is not the function's
-        self.before = sys.getprofile()
+        self.before, self.traces = sys.getprofile(), sys.gettrace() is None
+        if self.traces:
+            sys.settrace(self._called)
         sys.setprofile(self._event)
         return self
 
     def __exit__(self, *exception: object) -> None:
         sys.setprofile(self.before)
+        if self.traces:
+            sys.settrace(None)
         if self.collects:
             gc.enable()
+
+    def _called(self, frame: FrameType, event: str, argument: Any) -> Callable | None:
+        """What sees the lines of functions that may set something."""
+        code = frame.f_code
+        if _ours(frame.f_globals) or code.co_name in _MAKERS or self.importing:
+            return None
+        if code not in self.stores:
+            self.stores[code] = _stores_of(code)
+        return self._at_line if self.stores[code] else None
+
+    def _at_line(self, frame: FrameType, event: str, argument: Any) -> Callable:
+        name = self.stores[frame.f_code].get(frame.f_lineno) if event == "line" else None
+        if name is not None and self.refused is None:
+            self.refused = f"{frame.f_code.co_name} sets {name}"
+        return self._at_line
 
     def _event(self, frame: FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
@@ -155,13 +175,20 @@ class Watched:
         """Refuses functions that change what outlives them."""
         if self.refused is not None:
             raise NotGuarded(self.refused)
-        for code in self.codes:
-            if code.co_name in _MAKERS:
-                continue
-            for instruction in dis.get_instructions(code):
-                outer = instruction.opname == "STORE_DEREF" and instruction.argval in code.co_freevars
-                if instruction.opname in _STORES or outer:
-                    raise NotGuarded(f"{code.co_name} sets {instruction.argval}")
+        for code in self.codes if not self.traces else ():  # a debugger saw the lines
+            for name in _stores_of(code).values() if code.co_name not in _MAKERS else ():
+                raise NotGuarded(f"{code.co_name} sets {name}")
+
+
+def _stores_of(code: CodeType) -> dict[int, str]:
+    """The attributes, globals and variables of outer functions that a function sets, by line."""
+    found, line = {}, 0
+    for instruction in dis.get_instructions(code):
+        line = instruction.starts_line or line
+        outer = instruction.opname == "STORE_DEREF" and instruction.argval in code.co_freevars
+        if instruction.opname in _STORES or outer:
+            found[line] = instruction.argval
+    return found
 
 
 def _effect(function: Any) -> bool:

@@ -1,7 +1,8 @@
 """Plans of compiled functions that are run again without the Python that recorded them.
 
 A call is recorded twice before it is replayed: the first time finds out which functions of the program run, the second
-what they read, and that they leave everything else as it was. What is not guarded is said in docs/compile.md.
+that it is these again, what they read, and that they leave everything else as it was. What is not guarded is said in
+docs/compile.md.
 
 In mode "reduce-overhead" that happens to all calls, and the runs become graphs of a device that has them. In the others
 calls come before that are as if there were no replays, so that a function that comes with other arguments each time
@@ -65,7 +66,7 @@ class Replays:
         if self.lost > _HOPELESS:
             self.region.replays = None  # until torch._dynamo.reset()
         if known.__class__ is Refused:
-            if known.version == changes[0] or known.times > _TRIED:
+            if known.version == changes[0] or known.times > (_TRIED if self.whole else 1):
                 return self._plain(known.worth, fn, args, kwargs)
         if len(self.known) >= _MOST:
             self.known.clear()
@@ -107,9 +108,13 @@ class Replays:
         sources = [*tensors, *(tensor for tensor, _ in surroundings.tensors())]
         versions = [tensor._version if not tensor.is_inference() else 0 for tensor in sources]
         states, kept = _states(), [(tensor._array, tensor._grad, tensor._keys) for tensor in sources]
-        result = region.record(fn, args, kwargs, "default", learning, kept=True)
+        again = Watched()
+        result = region.record(again.calling(fn), args, kwargs, "default", learning, kept=True)
         pipe, region.last = region.last, None
         try:
+            again.check()
+            if not again.codes.keys() <= watched.codes.keys():
+                raise NotGuarded("it runs other functions than before")
             now = _states()
             if pipe is None or states[1:] != now[1:] or states != now and not pipe.draws:
                 raise NotGuarded("it draws random numbers")
