@@ -16,12 +16,19 @@ _INTEGER_OPS = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "o
 _FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _INTRINSICS = {name: name for name in ("sqrt", "floor", "ceil", "trunc", "rint", "copysign", "fma")}
 _INTRINSICS |= {"abs": "fabs", "min": "minimum", "max": "maximum", "fmin": "minnum", "fmax": "maxnum"}
+_ROUNDINGS = ("floor", "ceil", "trunc", "rint")
+_BITS = {"neg": "xor i16 {}, -32768", "abs": "and i16 {}, 32767"}  # of bfloat16
 _FLOAT_TESTS = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
 _SIGNED_TESTS = {"lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge", "eq": "eq", "ne": "ne"}
 
 
 def array_name(array: Array) -> str:
     return f"%{array.name}.data"
+
+
+def _widened_from(node: Node, kind: str) -> bool:
+    """Whether a float32 is a value of a shorter type."""
+    return node.op == "cast" and node.type == "f32" and node.args[0].type == kind
 
 
 def literal(value: Any, kind: str) -> str:
@@ -287,6 +294,8 @@ class Body:
 
     def stored(self, node: Node, kind: str) -> str:
         """A value as it is kept in memory."""
+        if kind == "bf16" and node.op in _BITS and _widened_from(node.args[0], "bf16"):
+            return self.line(_BITS[node.op].format(self.value(node.args[0].args[0])))
         if kind == "bf16":
             return self.narrowed(self.value(ir.cast(node, "f32")))
         value = self.value(ir.cast(node, kind))
@@ -448,7 +457,11 @@ class Body:
         if op == "not":
             return self.line(f"xor {name} {args[0]}, {'true' if kind == 'bool' else '-1'}")
         if kind in ir.FLOATS:
-            return self.floating(op, kind, args, node.data)
+            made = self.floating(op, kind, args, node.data)
+            if op in _ROUNDINGS and _widened_from(node.args[0], "f16"):
+                # Its sign is that of the number. Said, it keeps LLVM from rounding as half, which takes ten times as long.
+                return self.floating("copysign", kind, (made, *args), None)
+            return made
         return self.whole(op, kind, args)
 
     def loaded_if(self, node: Node) -> str:

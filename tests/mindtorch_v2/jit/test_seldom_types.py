@@ -365,3 +365,18 @@ def test_the_largest_of_large_windows_is_the_first(dtype):
     x[0, 1, 2, 3] = x[0, 1, 7, 5] = torch.nan
     largest, where = F.adaptive_max_pool2d(x, 1, return_indices=True)
     assert largest[0, 1].isnan().item() and where.reshape(-1).tolist() == [190, 285]
+
+
+# rounding and signs --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("name", ["floor", "ceil", "trunc", "round", "neg", "abs"])
+def test_all_halves_are_rounded_and_signed_as_float32(name, dtype):
+    every = torch.arange(1 << 16).to(torch.int16).view(dtype)
+    wide, function = every.float().numpy(), {"round": np.rint, "neg": np.negative}.get(name) or getattr(np, name)
+    made, expected = getattr(torch, name)(every).float().numpy(), function(wide)
+    nan = np.isnan(wide)
+    assert np.isnan(made[nan]).all()
+    np.testing.assert_array_equal(made[~nan], expected[~nan])
+    np.testing.assert_array_equal(np.signbit(made[~nan]), np.signbit(expected[~nan]))
