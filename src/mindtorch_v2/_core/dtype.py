@@ -125,7 +125,7 @@ def cast(array: np.ndarray, kind: np.dtype) -> np.ndarray:
         return wide.astype(kind, copy=False)
     if kind != complex32.np:
         if array.dtype.kind == "c" and kind.kind not in "cb":
-            array = array.real  # or NumPy would warn in words of its own
+            return cast(array.real, kind)  # NumPy would warn in words of its own
         return array.astype(kind)
     made = np.empty_like(array, kind)
     made["real"], made["imag"] = array.real, array.imag

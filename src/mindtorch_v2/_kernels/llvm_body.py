@@ -459,7 +459,8 @@ class Body:
         if kind in ir.FLOATS:
             made = self.floating(op, kind, args, node.data)
             if op in _ROUNDINGS and _widened_from(node.args[0], "f16"):
-                # Its sign is that of the number. Said, it keeps LLVM from rounding as half, which takes ten times as long.
+                # Its sign is that of the number. Said, that keeps LLVM from rounding as half, which takes ten times as
+                # long.
                 return self.floating("copysign", kind, (made, *args), None)
             return made
         return self.whole(op, kind, args)

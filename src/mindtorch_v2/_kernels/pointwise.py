@@ -46,6 +46,7 @@ def _placed(node: Node, loaded: dict[str, Node]) -> Node:
     return replaced(node)
 
 
+_DEARER = 8  # times as much that a side must cost as what is asked for it, where that is much
 _COSTLY = 6  # additions from which on one looks first whether any element wants a side of a choice
 _BLOCK, _PROBE = 256, 32  # elements that are looked at together, and every so many of which one is looked at before all
 
@@ -71,15 +72,17 @@ def without_costly_side(node: Node) -> tuple[Node, Node] | None:
     found, most = None, _COSTLY - 1
     whole_cost = cost(node)
     for choice in node.walk():
-        if choice.op != "select" or cost(choice.args[0]) >= _COSTLY:
+        if choice.op != "select":
             continue
+        asked = cost(choice.args[0])
         for side, other in ((1, 2), (2, 1)):
             cheap = _with_other(node, choice, other)
-            if whole_cost - cost(cheap) > most:
+            saved = whole_cost - cost(cheap)
+            if saved > most and asked < max(_COSTLY, saved // _DEARER):
                 wanted = choice.args[0]
                 if side == 2:
                     wanted = Node("not", "bool", (wanted,))
-                found, most = (wanted, cheap), whole_cost - cost(cheap)
+                found, most = (wanted, cheap), saved
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .ir import FLOATS, TYPES, Node, cast, const
+from .ir import FLOATS, SIZES, TYPES, Node, cast, const
 from .math import FUNCTIONS as math_functions
 
 _BOOL, _INT64, _FLOAT32, _FLOAT64 = (np.dtype(name) for name in ("bool", "int64", "float32", "float64"))
@@ -326,6 +326,7 @@ def _extreme(test: str, of_nan: int) -> Composed:
 
 
 _LOG2_E = 1 / math.log(2)
+_FEW_BITS = 5  # of exponents that are whole numbers
 
 
 def _logaddexp(power: str, log: str, scale: float) -> Composed:
@@ -371,6 +372,23 @@ def _floor_divided(a: Node, b: Node) -> Node:
     divided = _n("div", a, b)
     whole = _n("select", _n("eq", quotient, _zero(a)), _n("copysign", _zero(a), divided), whole)
     return _n("select", _n("eq", b, _zero(b)), divided, whole)
+
+
+def _whole_power(a: Node, b: Node) -> Node:
+    """A whole number to the power of one that is not negative, by the bits of that; of most of them the low ones."""
+
+    def by_bits(count: int) -> Node:
+        made, square = _one(a), a
+        for bit in range(count):
+            is_set = _n("ne", _n("and", b, const(1 << bit, b.type)), _zero(b))
+            made = _n("select", is_set, _n("mul", made, square) if bit else a, made)
+            square = _n("mul", square, square)
+        return made
+
+    bits = 8 * SIZES[a.type] - (a.type[0] == "i")
+    if bits <= _FEW_BITS:
+        return by_bits(bits)
+    return _n("select", _n("lt", b, const(1 << _FEW_BITS, b.type)), by_bits(_FEW_BITS), by_bits(bits))
 
 
 def _truth(op: str) -> Composed:
@@ -518,9 +536,10 @@ class Namespace:
             raise Untraceable
 
     def power(self, a: Any, b: Any) -> Any:
-        if _common((a, b)).kind != "f":
+        kind = _common((a, b)).kind
+        if kind not in "iuf":
             raise Untraceable
-        return _POWER(a, b)
+        return (_POWER if kind == "f" else _WHOLE_POWER)(a, b)
 
     def invert(self, x: Symbol) -> Symbol:
         return _INVERTED(x) if x.dtype.kind != "b" else self.logical_not(x)
@@ -594,6 +613,7 @@ def _sign(x: Node) -> Node:
 _ABSOLUTE, _INVERTED, _SIGN = _function("abs", "if"), _function("not", "iu"), _function(_sign, "iuf")
 _SIGNBIT = _function(_signbit, "f", _BOOL)
 _REST, _FMOD, _POWER = _function("crem", "iu"), _function("fmod", "f"), _function("pow", "f")
+_WHOLE_POWER = _function(_whole_power, "iu")
 _FLOOR_WHOLE, _REST_WHOLE = _function("floordiv", "iu"), _function("mod", "iu")
 _FLOOR_DIVIDED, _REST_DIVIDED = _function(_floor_divided, "f"), _function(_floor_rest, "f")
 xp: Any = Namespace()

@@ -213,7 +213,7 @@ def store(xp: Any, target: Any, source: Any) -> None:
             return store(xp, target, source)
         if kind.kind == "c" and wanted.kind not in "cb":
             warn_of_parts_lost(source, OF_ARRAY[wanted])
-            source = source.real
+            return store(xp, target, source.real)
         if (kind in REDUCED or wanted in REDUCED) and kind != xp.float32:
             source = source.astype(xp.float32)  # the way all narrow types take
         if wanted == float8_e4m3fn.np:  # which saturates

@@ -397,8 +397,9 @@ def _pow(xp: Any, self: Any, exponent: Any) -> Any:
             return simple(xp, self)
     if not whole or self.dtype.kind == "u":
         return xp.power(self, exponent)
-    inverse = xp.where(self == 1, 1, xp.where(self == -1, 1 - 2 * (exponent & 1), 0))
-    return xp.where(exponent < 0, inverse, xp.power(self, xp.maximum(exponent, 0)))
+    inverted, unit = exponent < 0, (self == 1) | (self == -1)
+    base = xp.where(inverted, xp.where(unit, self, 0), self)
+    return xp.power(base, xp.where(inverted, xp.where(unit, exponent & 1, 1), exponent))
 
 
 @on_arrays

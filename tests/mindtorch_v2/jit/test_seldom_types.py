@@ -375,8 +375,57 @@ def test_the_largest_of_large_windows_is_the_first(dtype):
 def test_all_halves_are_rounded_and_signed_as_float32(name, dtype):
     every = torch.arange(1 << 16).to(torch.int16).view(dtype)
     wide, function = every.float().numpy(), {"round": np.rint, "neg": np.negative}.get(name) or getattr(np, name)
-    made, expected = getattr(torch, name)(every).float().numpy(), function(wide)
+    with np.errstate(invalid="ignore"):
+        made, expected = getattr(torch, name)(every).float().numpy(), function(wide)
     nan = np.isnan(wide)
     assert np.isnan(made[nan]).all()
     np.testing.assert_array_equal(made[~nan], expected[~nan])
     np.testing.assert_array_equal(np.signbit(made[~nan]), np.signbit(expected[~nan]))
+
+
+# whole powers and complex numbers ------------------------------------------------------------------------------------
+
+
+def power_of(base, exponent, bits, signed):
+    """Of Python's numbers, with what overflows cut off, and negative powers as division truncates them."""
+    if exponent < 0:
+        return 0 if abs(base) != 1 else base if exponent % 2 else 1
+    made = pow(int(base), int(exponent), 1 << bits)
+    return made - (1 << bits) if signed and made >> (bits - 1) else made
+
+
+@pytest.mark.parametrize("kind", [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8], ids=str)
+@pytest.mark.parametrize("largest", [9, 31, 40, None])
+def test_powers_of_whole_numbers(kind, largest):
+    limits, generator = torch.iinfo(kind), np.random.default_rng(0)
+    low, high = (limits.min, limits.max) if largest is None else (max(limits.min, -largest), largest)
+    base = generator.integers(limits.min if largest != 9 else max(limits.min, -3), min(limits.max, 1 << 40), 300)
+    exponent = generator.integers(low, high, 300, endpoint=True)
+    base[:6], exponent[:6] = (0, 0, 1, 1, 2, 3), (0, 5, 0, 7, 0, 1)
+    made = torch.tensor(base).to(kind) ** torch.tensor(exponent).to(kind)
+    expected = [power_of(b, e, 8 * kind.itemsize, kind.is_signed) for b, e in zip(base, exponent, strict=True)]
+    assert made.dtype is kind and made.tolist() == expected
+    for one in (0, 1, 4, 5, 70):
+        alone = torch.tensor(base).to(kind) ** one
+        assert alone.tolist() == [power_of(b, one, 8 * kind.itemsize, kind.is_signed) for b in base]
+
+
+@pytest.mark.parametrize("kind", [torch.complex64, torch.complex128], ids=str)
+@pytest.mark.parametrize("dim", [None, 0, -1, (0, 2), (1, -1)])
+@pytest.mark.parametrize("shape", [(4, 5, 6), (700, 3, 2), (1, 2, 900)])
+def test_sums_and_means_of_complex_numbers(shape, dim, kind):
+    x = torch.complex(numbers(shape, kind.to_real()), numbers(shape, kind.to_real(), 1))
+    for keepdim in (False, True) if dim is not None else (False,):
+        options = {} if dim is None else {"dim": dim, "keepdim": keepdim}
+        for name in ("sum", "mean"):
+            made, parts = getattr(x, name)(**options), [getattr(p, name)(**options) for p in (x.real, x.imag)]
+            torch.testing.assert_close(made, torch.complex(*parts))
+            assert made.is_contiguous()
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex values to real discards")
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.int8, torch.int64, torch.float64], ids=str)
+def test_real_parts_in_other_types(kind):
+    x = torch.complex(numbers((70, 80), torch.float32) * 50, numbers((70, 80), torch.float32))
+    for each in (x, x.t(), x[:, ::2]):
+        assert torch.equal(each.to(kind), each.real.to(kind))

@@ -352,18 +352,32 @@ class Folding:
         return known
 
 
-def _of_dims(folding: Folding) -> Callable:
-    """The kernel of an operator that takes `dim`, `keepdim`, and perhaps `dtype`."""
+def _of_dims(folding: Folding, by_parts: bool = False) -> Callable:
+    """The kernel of an operator that takes `dim`, `keepdim`, and perhaps `dtype`.
+
+    `by_parts`: it does with real and imaginary parts, each by itself, what it does with numbers.
+    """
 
     @repeats
     @takes_halves
     def kernel(x: Any, dim: Any, keepdim: bool, dtype: Any = None, *, spec: Spec) -> Any:
         if dtype is not None and dtype.np != x.dtype or dim == () and x.shape == spec.shape:
             return None  # of no dimensions, `any` and `all` fold nothing
+        if by_parts and x.dtype.kind == "c":
+            return _fold_parts(folding, x, _axes(dim), spec)
         return folding(x, _axes(dim), spec)
 
     kernel.quick = folding.quick  # type: ignore[attr-defined]
     return kernel
+
+
+def _fold_parts(folding: Folding, x: Any, axes: tuple[int, ...] | None, spec: Spec) -> Any:
+    if not (x.ndim and x.size and x.flags.c_contiguous) or x.dtype != spec.dtype.np:
+        return None
+    kind = spec.dtype.to_real()
+    numbered = tuple([d % x.ndim for d in (range(x.ndim) if axes is None else axes)])
+    made = folding(x.reshape(-1).view(kind.np).reshape(*x.shape, 2), numbered, Spec((*spec.shape, 2), kind))
+    return None if made is None else made.reshape(-1).view(x.dtype).reshape(spec.shape)
 
 
 def _axes(dim: Any) -> tuple[int, ...] | None:
@@ -376,8 +390,8 @@ _PRODUCT = Fold(library.itself, library.product_of, 1)
 _WHOLE_PRODUCT = Fold(library.whole, library.product_of, 1)
 _TRUTH = {"any": Fold(library.truth, library.either, False), "all": Fold(library.truth, library.both, True)}
 
-total = _of_dims(Folding(f=_ADDED, i=_WHOLE, u=_WHOLE, b=_WHOLE))
-mean = _of_dims(Folding(f=Fold(library.itself, library.sum_of, 0, library.mean_of, wide=True)))
+total = _of_dims(Folding(f=_ADDED, i=_WHOLE, u=_WHOLE, b=_WHOLE), by_parts=True)
+mean = _of_dims(Folding(f=Fold(library.itself, library.sum_of, 0, library.mean_of, wide=True)), by_parts=True)
 nansum = _of_dims(Folding(f=Fold(library.number, library.sum_of, 0, wide=True)))
 _product = _of_dims(Folding(f=_PRODUCT, i=_WHOLE_PRODUCT, u=_WHOLE_PRODUCT, b=_WHOLE_PRODUCT))
 
