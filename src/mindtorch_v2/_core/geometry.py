@@ -47,7 +47,7 @@ def channels_last_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     strides, step = [0] * len(shape), 1
     for d in (1, *range(len(shape) - 1, 1, -1), 0):
         strides[d] = step
-        step *= max(shape[d], 1)
+        step *= shape[d]
     return tuple(strides)
 
 

@@ -1,5 +1,6 @@
 """Rearranged and masked copies: flips, rolls, triangles and diagonals."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -78,15 +79,33 @@ def _roll_spec(self: Tensor, shifts: Sequence[int], dims: Sequence[int] | None) 
         raise RuntimeError("shifts expected to contain only concrete integers")
     if len(shifts) != len(dims) and (dims or len(shifts) != 1):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
-    for d in dims if self._array.size else ():
-        proper_dim(d, self._array.ndim)
-    return Spec(self._array.shape, self.dtype)
+    shape = self._array.shape
+    if not self._array.size:
+        return Spec(shape, self.dtype, preserved_strides(self, None) if dims else None)
+    lengths = [shape[proper_dim(d, len(shape))] if shape else 1 for d in dims]
+    # It is a join of two parts, and channels last as that is; one of all and nothing is not.
+    joins = dims and not self.is_contiguous() and all(shift % n for shift, n in zip(shifts, lengths, strict=True))
+    return Spec(shape, self.dtype, suggested_strides(self, shape) if joins else None)
 
 
-def _roll(xp: Any, self: Any, shifts: Sequence[int], dims: Sequence[int] | None) -> Any:
-    if not self.ndim or not self.size:
-        return self.copy()
-    return contiguous(xp.roll(self, shifts, dims) if dims else xp.roll(self, shifts[0]))
+def _rolled_parts(n: int, shift: int) -> list[tuple[slice, slice]]:
+    """Where the parts of a dimension go, and where they are."""
+    start = shift % n if n else 0
+    if not start:
+        return [(slice(None), slice(None))]
+    return [(slice(start, None), slice(n - start)), (slice(start), slice(n - start, None))]
+
+
+def _roll(xp: Any, self: Any, shifts: Sequence[int], dims: Sequence[int] | None, spec: Spec) -> Any:
+    if not dims and self.size and self.ndim:
+        return contiguous(xp.roll(self, shifts[0]))
+    by = [0] * self.ndim
+    for shift, dim in zip(shifts, dims or (), strict=False) if by and self.size else ():
+        by[dim] += shift
+    made = uninitialised(spec, xp)
+    for parts in itertools.product(*map(_rolled_parts, self.shape, by)):
+        store(xp, made[(*[to for to, _ in parts], ...)], self[(*[at for _, at in parts], ...)])
+    return made
 
 
 def _roll_at(g: Any, self: Any, shifts: Sequence[int], dims: Sequence[int] | None) -> Any:

@@ -10,6 +10,7 @@ from ...._ops._declare.rules import Spec
 from ..jit.calls import launched
 from ..jit.repeats import empty, repeats, store, zeros
 from .arrays import along, movable
+from .reduce import order_of
 
 
 def _step_by_step(self: Any, steps: Sequence[Callable[[Any, Any], bool]]) -> Any:
@@ -24,8 +25,14 @@ def _step_by_step(self: Any, steps: Sequence[Callable[[Any, Any], bool]]) -> Any
 
 @repeats
 def flip(self: Any, dims: Sequence[int], spec: Spec) -> Any:
-    if not dims or not self.size or not self.ndim or not self.flags.c_contiguous or spec.strides is not None:
+    if not dims or not self.size or not self.ndim:
         return None
+    order = tuple(range(self.ndim))
+    if spec.strides is not None or not self.flags.c_contiguous:  # then as its dimensions lie in memory
+        found = order_of(self.shape, self.strides, self.itemsize) if 1 not in self.shape else None
+        if found is None:
+            return None
+        order = found
 
     def flipped(dim: int) -> Callable[[Any, Any], bool]:
         def step(made: Any, x: Any) -> bool:
@@ -36,7 +43,8 @@ def flip(self: Any, dims: Sequence[int], spec: Spec) -> Any:
 
         return step
 
-    return _step_by_step(self, [flipped(d) for d in dims])
+    made = _step_by_step(self.transpose(order), [flipped(order.index(d % self.ndim)) for d in dims])
+    return None if made is None else made.transpose([order.index(d) for d in range(self.ndim)])
 
 
 @repeats
