@@ -241,6 +241,7 @@ def test_what_cannot_be_guarded_is_not_replayed(mode: str, name: str) -> None:
             compiled(X)
     (known,) = compiled._region.replays.known.values()
     assert known.__class__ is Refused and why in known.why
+    assert f"Not replayed: {known.why}." in str(compiled.explain(X))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -354,12 +355,31 @@ def test_profilers_see_what_they_would(mode: str) -> None:
             compiled(X)
     finally:
         sys.setprofile(None)
-    assert len(seen) == 6
+    assert len(seen) == 6 and sys.getprofile() is None
     for _ in range(4):
         compiled(X)
     assert {known.__class__ for known in compiled._region.replays.known.values()} == {Replay}
     profile = cProfile.Profile()
     profile.runcall(torch.compile(lambda x: long(x) + 1, mode=mode), X)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_a_function_begins_to_trace_goes_on(mode: str) -> None:
+    def tracing(frame: types.FrameType, event: str, argument: Any) -> None:
+        return None
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        sys.settrace(tracing)
+        return long(x)
+
+    compiled, before = torch.compile(fn, mode=mode), sys.gettrace()
+    try:
+        for _ in range(4):
+            compiled(X)
+            assert sys.gettrace() is tracing
+            sys.settrace(None)
+    finally:
+        sys.settrace(before)
 
 
 def test_a_pipeline_around_records_the_calls() -> None:

@@ -181,6 +181,7 @@ class Region:
             self.keeps = False
         assert self.last is not None
         history, notes = self.last.history, [f"A graph ends: {r.reason}." for r in self.last.reasons]
+        notes += [f"Not replayed: {why}." for why in (self.replays.reasons() if self.replays is not None else ())]
         self.last = None
         kept = sum(kept_bytes(list(trace.inputs.values())) for trace, _ in history)
         if kept:

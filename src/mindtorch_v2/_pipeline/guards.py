@@ -51,7 +51,7 @@ _CODE = (FunctionType, MethodType, BuiltinFunctionType, ModuleType, type)
 _FIXED = (range, slice, re.Pattern, np.dtype, np.generic, property, MemberDescriptorType, GetSetDescriptorType)
 # Builtin functions that do what a replay would leave out, or tell what it would not see; and modules of such.
 _EFFECTS = frozenset({print, input, open, setattr, delattr, exec, eval, globals})
-_EFFECTIVE = frozenset({"time", "_random", "random", "posix", "nt", "_socket", "_thread", "_contextvars"})
+_EFFECTIVE = frozenset({"time", "_random", "random", "posix", "nt", "_socket", "_thread", "_contextvars", "sys", "gc"})
 _STREAMS = (random.Random, np.random.Generator, np.random.RandomState)
 # Parts of Python's library that compute, written in Python; what others do is not known.
 _PURE = frozenset({
@@ -135,8 +135,9 @@ class Watched:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        sys.setprofile(self.before)
-        if self.traces:
+        if sys.getprofile() == self._event:  # and not one that the program began in between
+            sys.setprofile(self.before)
+        if sys.gettrace() == self._called:
             sys.settrace(None)
         if self.collects:
             gc.enable()

@@ -47,7 +47,7 @@ class Replays:
         self.whole = whole  # whether the mode is "reduce-overhead"
         self.known: dict[tuple, Any] = {}  # a Replay, what the first recording Watched, Refused, or _SEEN
         self.refusals: dict[tuple, int] = {}
-        self.lost = 0  # calls that were not replayed, less those that were
+        self.lost = 0  # calls that were not replayed, less those that were since
         self.never = Refused("an argument or a mode", -1, _TRIED + 1, worth())
 
     def __call__(self, fn: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -59,7 +59,7 @@ class Replays:
             known, key = self.never, ()
         if known.__class__ is Replay:
             if known.surroundings.holds() and known.fetches() and not (known.backward and saving_hooks.users):
-                self.lost -= 1
+                self.lost = max(self.lost - 1, 0)
                 return known.run(tensors)
             known = None
         self.lost += 1
