@@ -183,12 +183,12 @@ class Watched:
 
 def _stores_of(code: CodeType) -> dict[int, str]:
     """The attributes, globals and variables of outer functions that a function sets, by line."""
-    found, line = {}, 0
+    found = {}
     for instruction in dis.get_instructions(code):
-        line = instruction.starts_line or line
         outer = instruction.opname == "STORE_DEREF" and instruction.argval in code.co_freevars
-        if instruction.opname in _STORES or outer:
-            found[line] = instruction.argval
+        place = instruction.positions
+        if (instruction.opname in _STORES or outer) and place is not None and place.lineno is not None:
+            found[place.lineno] = instruction.argval
     return found
 
 
