@@ -82,7 +82,7 @@ def _roll_spec(self: Tensor, shifts: Sequence[int], dims: Sequence[int] | None) 
     shape = self._array.shape
     if not self._array.size:
         return Spec(shape, self.dtype, preserved_strides(self, None) if dims else None)
-    lengths = [shape[proper_dim(d, len(shape))] if shape else 1 for d in dims]
+    lengths = [shape[proper_dim(d, len(shape))] for d in dims]
     # It is a join of two parts, and channels last as that is; one of all and nothing is not.
     joins = dims and not self.is_contiguous() and all(shift % n for shift, n in zip(shifts, lengths, strict=True))
     return Spec(shape, self.dtype, suggested_strides(self, shape) if joins else None)
