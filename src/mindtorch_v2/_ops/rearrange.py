@@ -96,12 +96,18 @@ def _rolled_parts(n: int, shift: int) -> list[tuple[slice, slice]]:
     return [(slice(start, None), slice(n - start)), (slice(start), slice(n - start, None))]
 
 
+def _shifts_of_all(ndim: int, shifts: Sequence[int], dims: Sequence[int]) -> list[int]:
+    """By how much each dimension is rolled."""
+    by = [0] * ndim
+    for shift, dim in zip(shifts, dims, strict=True):
+        by[dim] += shift
+    return by
+
+
 def _roll(xp: Any, self: Any, shifts: Sequence[int], dims: Sequence[int] | None, spec: Spec) -> Any:
     if not dims and self.size and self.ndim:
         return contiguous(xp.roll(self, shifts[0]))
-    by = [0] * self.ndim
-    for shift, dim in zip(shifts, dims or (), strict=False) if by and self.size else ():
-        by[dim] += shift
+    by = _shifts_of_all(self.ndim, shifts, dims) if dims and self.size else [0] * self.ndim
     made = uninitialised(spec, xp)
     for parts in itertools.product(*map(_rolled_parts, self.shape, by)):
         store(xp, made[(*[to for to, _ in parts], ...)], self[(*[at for _, at in parts], ...)])
@@ -109,18 +115,15 @@ def _roll(xp: Any, self: Any, shifts: Sequence[int], dims: Sequence[int] | None,
 
 
 def _roll_at(g: Any, self: Any, shifts: Sequence[int], dims: Sequence[int] | None) -> Any:
-    by: dict[int, int] = {}
-    if self.ndim == 1 or dims:
-        for shift, d in zip(shifts, dims or (0,), strict=True):
-            by[d % self.ndim] = by.get(d % self.ndim, 0) + shift
-    elif self.ndim:
+    if not dims and self.ndim > 1:
         raise NotImplementedError("rolled through the end of rows")
+    by = _shifts_of_all(self.ndim, shifts, dims or (0,)) if self.ndim else []
 
     def element(d: int, *places: Any) -> Any:
         if d == self.ndim:
             return self[places]
         place, n = g.at[d], self.shape[d]
-        shift = by.get(d, 0) % n
+        shift = by[d] % n
         if not shift:
             return element(d + 1, *places, place)
         return g.chosen(place < shift, lambda: element(d + 1, *places, place + (n - shift)),
