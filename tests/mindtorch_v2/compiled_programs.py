@@ -84,7 +84,8 @@ _BEGIN = f"""
 import os, sys
 import mindtorch_v2 as torch
 from mindtorch_v2._backends.cpu import openmp
-from mindtorch_v2._backends.cpu.jit import cache, machine
+from mindtorch_v2._backends.cpu.jit import machine
+from mindtorch_v2._core import disk_cache as cache
 TEAM, CONSTANT = {TEAM!r}, {CONSTANT!r}
 def constant(number):
     ir = CONSTANT.format(number=number)

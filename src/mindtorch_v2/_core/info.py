@@ -32,13 +32,14 @@ def _npu() -> str:
 
 
 def _kernels() -> str:
-    from .._backends.cpu.jit import cache, machine
+    from .._backends.cpu.jit import machine
+    from . import disk_cache
 
     if os.environ.get("MINDTORCH_JIT") == "0":
         return "not compiled (MINDTORCH_JIT is 0)"
     if not machine.available():
         return "not compiled (pip install llvmlite)" if version_of("llvmlite") == "not installed" else "not compiled"
-    return f"compiled by llvmlite {version_of('llvmlite')}, kept in {cache.directory()}"
+    return f"compiled by llvmlite {version_of('llvmlite')}, kept in {disk_cache.directory()}"
 
 
 def _cuda() -> str:

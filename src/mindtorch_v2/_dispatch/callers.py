@@ -18,6 +18,7 @@ from .._core.allocation import out_of_memory, too_large
 from .._core.device import Size, device, get_default_device, layout, memory_format
 from .._core.dtype import dtype
 from .._core.warn import warn, warn_once
+from . import stored_code
 from .keys import (
     AUTOCAST_MASK,
     BACKEND_MASK,
@@ -98,13 +99,14 @@ def compile_function(name: str, source: str, scope: dict[str, Any]) -> FunctionT
 @functools.lru_cache(128)
 def _compiled(source: str, filename: str) -> CodeType:
     """Code that is run in several scopes: the plans of one program for other sizes read alike."""
-    return compile(source, filename, "exec")
+    return stored_code.found((source, filename), lambda: compile(source, filename, "exec"))
 
 
 @functools.lru_cache(1024)
 def _compiled_at(source: str, filename: str, line: int, label: str) -> CodeType:
     """As `_compiled`, on a line of a file: what is prepared for calls of an operator reads alike for many sizes."""
-    return _placed(compile(source, filename, "exec"), line, label)
+    return stored_code.found((source, filename, str(line), label),
+                             lambda: _placed(compile(source, filename, "exec"), line, label))
 
 
 def _placed(code: CodeType, line: int, label: str) -> CodeType:

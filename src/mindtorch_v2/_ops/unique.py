@@ -56,6 +56,8 @@ def _asked(xp: Any, made: Any, inverse: Any, counts: Any, return_inverse: bool, 
 
 
 def _unique(xp: Any, self: Any, sorted: bool, return_inverse: bool, return_counts: bool) -> tuple[Any, Any, Any]:
+    if self.dtype.kind == "b" and self.size:
+        return _asked(xp, *_of_bools(xp, self, return_inverse), return_inverse, return_counts)
     if self.dtype.kind in "iu" and self.size:
         low, high = int(self.min()), int(self.max())
         if high - low < _TABLE * self.size and high < 1 << 63:
@@ -64,6 +66,14 @@ def _unique(xp: Any, self: Any, sorted: bool, return_inverse: bool, return_count
         return _asked(xp, _distinct(xp, self.reshape(-1)), None, None, False, False)
     made, inverse, counts = xp.unique(self, return_inverse=True, return_counts=True, equal_nan=False)
     return _asked(xp, made, inverse.reshape(self.shape), counts, return_inverse, return_counts)
+
+
+def _of_bools(xp: Any, self: Any, return_inverse: bool) -> tuple[Any, Any, Any]:
+    """Which of the two values occur, where each of the elements is among them, and how often it occurs."""
+    true = int(xp.count_nonzero(self))
+    table = xp.asarray([self.size - true, true])
+    found = xp.flatnonzero(table)
+    return found.astype(bool), self.astype(xp.int64) - found[0] if return_inverse else None, table[found]
 
 
 _TABLE = 4  # numbers of a range for each element, up to which all of them are counted

@@ -16,7 +16,8 @@ import weakref
 import pytest
 from compiled_programs import CONSTANT, SOURCE, printed, started
 
-from mindtorch_v2._backends.cpu.jit import cache, elf, machine
+from mindtorch_v2._backends.cpu.jit import elf, machine
+from mindtorch_v2._core import disk_cache as cache
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("llvmlite") is None, reason="llvmlite is not installed")
 LONG = 10**6

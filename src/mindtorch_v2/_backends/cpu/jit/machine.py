@@ -7,6 +7,7 @@ import ctypes
 import functools
 import hashlib
 import importlib.util
+import math
 import os
 import re
 import sys
@@ -19,9 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from ...._core import disk_cache
 from ...._core.native import forever, python_function
 from ...._kernels import llvm, panels
-from . import cache, elf, onednn_products, symbols, threads
+from . import elf, onednn_products, symbols, threads
 
 __all__ = ["available", "callable_from", "compiling", "load", "load_in_background"]
 
@@ -254,17 +256,23 @@ def load(
 
     `known_as` tells all that the IR depends on, so that it need not be made to be found on disk; None if nothing does.
     """
+    global _waited
     with compiling:  # one thread at a time: making IR, finding libraries and linking remember what they did
         name = None if known_as is None else known_as()
         if name is None and not isinstance(ir, str):
             ir = ir()
         key = _key(name or str(ir))
-        code = cache.read(key) if persistent else None
+        code = disk_cache.read(key) if persistent else None
         if code is None:
             ir = ir if isinstance(ir, str) else ir()
-            code = _compiler().object_code(ir)
+            is_waited_for = threading.current_thread() is not _worker
+            _waited = math.inf if is_waited_for else _waited
+            try:
+                code = _compiler().object_code(ir)
+            finally:
+                _waited = time.monotonic() if is_waited_for else _waited
             if persistent and (name is None or _are_as_imported()):  # else the name would be that of other code
-                cache.write(key, code)
+                disk_cache.write(key, code)
         if elf.usable():
             try:
                 found = elf.linked(code, _address)
@@ -300,6 +308,8 @@ def callable_from(address: int, name: str, owner: Any = None) -> Callable[..., A
 # in the background ---------------------------------------------------------------------------------------------------
 
 _SWITCH = 5e-5  # seconds
+_QUIET, _PATIENCE = 0.05, 1.0  # seconds
+_waited = -math.inf  # when the last compilation ended that a program waited for
 # Python up to 3.11.7 has one counter for all threads that parse: a program's own `ast.parse` would fail beside a thread
 # that parses kernels ("AST constructor recursion depth mismatch"). There the thread that asks for them makes their IR.
 _PARSES_IN_BACKGROUND = sys.version_info >= (3, 11, 8)
@@ -347,7 +357,7 @@ def _make_shared_functions() -> None:
 def _made(ir: Callable[[], str], known_as: Callable[[], str | None] | None) -> Callable[[], str]:
     """The IR made now, unless it is known that it will not be needed: its code lies on disk."""
     name = None if known_as is None else known_as()
-    if name is not None and elf.usable() and cache.read(_key(name)) is not None:
+    if name is not None and elf.usable() and disk_cache.read(_key(name)) is not None:
         return ir
     text = ir()
     return lambda: text
@@ -372,6 +382,10 @@ def _work() -> None:
     """Does the first job; the next one is another thread's."""
     global _worker, _usual, _hurried
     ir, names, done, known_as, is_needed = _jobs[0]
+    begun = time.monotonic()
+    # A program that waits for one kernel often waits for the next soon, and not for this one.
+    while is_needed() and (left := min(_waited + _QUIET, begun + _PATIENCE) - time.monotonic()) > 0:
+        time.sleep(left)
     # The main thread hands the interpreter over after this time; between any two calls of LLVM's it is asked for it.
     _usual = sys.getswitchinterval()
     _set_interval(min(_usual, _SWITCH))

@@ -1,4 +1,4 @@
-"""Object code on disk: each entry is a file named for what it was made from, and begins with a checksum of the rest.
+"""Compiled code on disk: each entry is a file named for what it was made from, and begins with a checksum of the rest.
 
 A folder that cannot be written, a full disk, a writer that was killed, or two at once cost time only: a reader sees a
 whole entry or none.
@@ -6,12 +6,15 @@ whole entry or none.
 
 import hashlib
 import os
+import re
 import sys
 import time
 
-__all__ = ["LIMIT", "directory", "read", "write"]
+__all__ = ["BYTECODE", "LIMIT", "MACHINE_CODE", "directory", "read", "write"]
 
 LIMIT = 256 << 20  # bytes kept in all; the entries that were used longest ago go first
+MACHINE_CODE, BYTECODE = ".o", ".code"  # how the names of entries end
+_UNFINISHED = re.compile(r"\.(o|code)\.")
 _CHECK = 32  # bytes of the checksum
 _DAY = 86400.0
 _HOUR = 3600.0
@@ -37,12 +40,12 @@ def _checksum(code: bytes) -> bytes:
     return hashlib.blake2b(code, digest_size=_CHECK).digest()
 
 
-def read(key: str) -> bytes | None:
+def read(key: str, kind: str = MACHINE_CODE) -> bytes | None:
     """The code stored under a key; None where there is none, where it is not whole, or where someone else put it."""
     folder = directory()
     if folder is None:
         return None
-    path = os.path.join(folder, key + ".o")
+    path = os.path.join(folder, key + kind)
     try:
         with open(path, "rb") as file:
             facts, content = os.fstat(file.fileno()), file.read()
@@ -56,13 +59,13 @@ def read(key: str) -> bytes | None:
     return code if code and check == _checksum(code) else None
 
 
-def write(key: str, code: bytes) -> bool:
+def write(key: str, code: bytes, kind: str = MACHINE_CODE) -> bool:
     """Whether the code could be stored under a key."""
     global _uncounted
     folder = directory()
     if folder is None:
         return False
-    path = os.path.join(folder, key + ".o")
+    path = os.path.join(folder, key + kind)
     beside = f"{path}.{os.urandom(8).hex()}"
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -100,9 +103,9 @@ def _drop_oldest(folder: str) -> None:
     for entry in found:
         try:
             facts = entry.stat()
-            if entry.name.endswith(".o"):
+            if entry.name.endswith((MACHINE_CODE, BYTECODE)):
                 entries.append((facts.st_mtime, facts.st_size, entry.path))
-            elif ".o." in entry.name and time.time() - facts.st_mtime > _DAY:
+            elif _UNFINISHED.search(entry.name) and time.time() - facts.st_mtime > _DAY:
                 os.unlink(entry.path)
         except OSError:
             continue  # another process was faster
