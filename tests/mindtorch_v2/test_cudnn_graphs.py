@@ -128,9 +128,11 @@ def weights_of(q: np.ndarray, k: np.ndarray, causal: bool, scale: float) -> tupl
     return np.exp(scores - norms), norms
 
 
+@pytest.mark.parametrize("by_tokens", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("heads, key_heads, queries, keys", [(2, 2, 5, 7), (4, 2, 6, 4), (3, 1, 4, 4)])
-def test_graphs_are_attention(graphs: Any, heads: int, key_heads: int, queries: int, keys: int, causal: bool) -> None:
+def test_graphs_are_attention(graphs: Any, heads: int, key_heads: int, queries: int, keys: int, causal: bool,
+                              by_tokens: bool) -> None:
     batch, width, v_width, scale = 2, 8, 16, 0.25
     chance = np.random.default_rng(0)
     call = graphs.Geometry("bfloat16", batch, heads, key_heads, queries, keys, width, v_width, causal, scale)
@@ -167,8 +169,10 @@ def test_graphs_are_attention(graphs: Any, heads: int, key_heads: int, queries: 
     np.testing.assert_allclose(out, weights @ all_v, rtol=1e-6, atol=1e-9)
 
     made = [plain(batch, heads, queries, width), plain(*call.key_shape), plain(*call.key_shape[:3], v_width)]
+    if by_tokens:
+        made = [(at, x.reshape(batch, x.shape[2], x.shape[1], -1).swapaxes(1, 2)) for at, x in made]
     sums, summed = plain(*call.rows), plain(batch, heads, queries, width)
-    run = graphs.backward(call, steps, 0)
+    run = graphs.backward(call, steps, 0, by_tokens)
     run(at_q, at_k, at_v, at_out, at_grad, at_norms, *[at for at, _ in made], sums[0], summed[0])
     of_weights = grad @ np.swapaxes(all_v, 2, 3)
     of_scores = weights * (of_weights - (of_weights * weights).sum(3, keepdims=True)) * scale
@@ -190,5 +194,6 @@ def test_versions_with_faults_are_not_asked(graphs: Any) -> None:
         graphs.stand_in.found = version
         for function in (graphs.forward, graphs.backward):
             function.cache_clear()
-        plans = [function(each, steps, 0) for each in (call, whole) for function in (graphs.forward, graphs.backward)]
+        plans = [function(each, steps, *given) for each in (call, whole)
+                 for function, given in ((graphs.forward, (0,)), (graphs.backward, (0, True)))]
         assert tuple(plan is not None for plan in plans) == found

@@ -22,8 +22,9 @@ from mindtorch_v2._backends.cpu import (
 )
 from mindtorch_v2._backends.cpu.jit import calls
 from mindtorch_v2._backends.cpu.shared import Shared
-from mindtorch_v2._core.geometry import Steps
+from mindtorch_v2._core.geometry import Steps, strided_array, strides_by_tokens
 from mindtorch_v2._kernels import llvm_lists
+from mindtorch_v2._ops._declare.rules import Spec
 
 pytestmark = pytest.mark.skipif(blas_team._library() is None, reason="NumPy's library has no exec_blas that is known")
 RANDOM = np.random.default_rng(3)
@@ -784,12 +785,15 @@ def test_gradients_of_attention_are_one_round(monkeypatch, masked, queries, keys
             wide = None if mask is None else np.broadcast_to(mask, (3, 4, queries, keys))
             is_causal = masked == "causal"
             output, *norms = attended_by_sums(query, key, value, wide, is_causal)
-            found = attention_rounds.attended_back(grad, query, key, value, wide, is_causal, 0.3,
-                                                   np.array(norms), lambda: others.append(1) or ("otherwise",))
+            specs = [Spec(x.shape, torch.float32, strides_by_tokens(x.shape)) for x in (query, key, value)]
+            made = tuple([strided_array(x.shape, x.dtype, strides_by_tokens(x.shape)) for x in (query, key, value)])
+            found = attention_rounds.attended_back(grad, query, key, value, wide, is_causal, 0.3, np.array(norms), made,
+                                                   lambda: others.append(1) or ("otherwise",))
             if scale <= programs._CALLS:
                 assert found == ("otherwise",)
                 continue
-            wanted = _backward_array(xp, grad, query, key, value, mask, is_causal, 0.3, np.array(norms), output)
+            wanted = _backward_array(xp, grad, query, key, value, mask, is_causal, 0.3, np.array(norms), output,
+                                     specs)
             for one, other in zip(found, wanted, strict=True):
                 np.testing.assert_allclose(one, other, 1e-3, 1e-4)
         assert len(others) == programs._CALLS

@@ -42,6 +42,12 @@ def contiguous_strides(shape: tuple[int, ...], step: int = 1) -> tuple[int, ...]
     return tuple(reversed(strides))
 
 
+def strides_by_tokens(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of (samples, heads, tokens, width) that lies as (samples, tokens, heads, width)."""
+    samples, tokens, heads, width = contiguous_strides((shape[0], shape[2], shape[1], shape[3]))
+    return samples, heads, tokens, width
+
+
 def channels_last_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Element strides of a 4- or 5-dimensional tensor whose channels are innermost."""
     strides, step = [0] * len(shape), 1
@@ -84,7 +90,8 @@ def packed_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[tupl
 
     Then the order that leads back.
     """
-    order = tuple(sorted(range(len(shape)), key=lambda d: (-strides[d], d)))
+    # Of dimensions with the same stride, those of size 1 lie inside the others.
+    order = tuple(sorted(range(len(shape)), key=lambda d: (-strides[d], shape[d] == 1, d)))
     sizes, axes = tuple([shape[d] for d in order]), tuple([order.index(d) for d in range(len(shape))])
     made = contiguous_strides(sizes)
     return (sizes, axes, order) if 0 not in shape and tuple([made[d] for d in axes]) == strides else None

@@ -11,6 +11,7 @@ from typing import Any
 from .._autograd.names import OTHERWISE
 from .._core.computed import computed_once
 from .._core.dtype import BOOL, COMPUTE, FLOAT, bool_, float32
+from .._core.geometry import strides_by_tokens
 from .._core.tensor import Tensor
 from .._dispatch.callers import call_bound
 from .._dispatch.keys import TORCH_DISPATCH_MASK, modes
@@ -203,7 +204,7 @@ _ATTENTION = op(
 
 
 def _backward_array(xp: Any, grad: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float,
-                    norms: Any, output: Any) -> tuple:
+                    norms: Any, output: Any, spec: tuple) -> tuple:
     all_keys, all_values = _for_all_heads(xp, query, key, value)
     blocks, values = _Blocks(xp, query, all_keys, mask, is_causal, scale), _heads(all_values)
     grads, norms = _heads(grad), norms.reshape(2, -1, norms.shape[-1], 1)
@@ -223,7 +224,8 @@ def _backward_array(xp: Any, grad: Any, query: Any, key: Any, value: Any, mask: 
         of_scores *= blocks.scale
         of_query[heads, rows] = xp.matmul(of_scores, blocks.key[heads, keys])
         of_key[heads, keys] += xp.matmul(of_scores.transpose(0, 2, 1), blocks.query[heads, rows])
-    return of_query.reshape(query.shape), _of_shared(of_key, key.shape), _of_shared(of_value, value.shape)
+    made = of_query.reshape(query.shape), _of_shared(of_key, key.shape), _of_shared(of_value, value.shape)
+    return tuple([_laid(xp, each, wanted) for each, wanted in zip(made, spec, strict=True)])
 
 
 def _backward_by_parts(grad_out: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float,
@@ -246,7 +248,12 @@ def _backward_by_parts(grad_out: Any, query: Any, key: Any, value: Any, mask: An
 
 
 def _backward_specs(grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> tuple:
-    return tuple(Spec(x._array.shape, query.dtype) for x in (query, key, value))
+    """Gradients of samples of heads lie token by token, with all heads of one together."""
+    given = (query, key, value)
+    by_tokens = (query.dim() == 4 and query._array.shape[3] == value._array.shape[3]
+                 and all([x.stride(3) == 1 for x in given]))
+    return tuple([Spec(x._array.shape, query.dtype, strides_by_tokens(x._array.shape) if by_tokens else None)
+                  for x in given])
 
 
 _BACKWARD = op(

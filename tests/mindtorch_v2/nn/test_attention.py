@@ -70,7 +70,7 @@ def test_a_result_lies_as_its_queries_do(query, strides, kind):
 def test_heads_of_one_element_that_lie_together():
     query = torch.randn(2, 5, 3, 1).transpose(1, 2)
     expected = scaled_dot_product_attention(*3 * [query.contiguous()])
-    assert torch.equal(scaled_dot_product_attention(query, query, query), expected)
+    torch.testing.assert_close(scaled_dot_product_attention(query, query, query), expected)
 
 
 def test_groups_of_query_heads_share_keys():
@@ -122,3 +122,22 @@ def test_layers_without_samples_or_places(shape, need_weights):
     made.sum().backward()
     assert x.grad.shape == shape
     assert torch.nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)(x).shape == shape
+
+
+@pytest.mark.parametrize("heads, groups, tokens", [(4, 4, 8), (4, 2, 8), (1, 1, 1700), (3, 3, 1)])
+def test_gradients_lie_token_by_token(heads, groups, tokens):
+    shapes = (2, heads, tokens, 16), (2, groups, tokens, 16), (2, groups, tokens, 16)
+    for _ in range(6):  # so that compiled code and its repetitions are seen, too
+        query, key, value = (torch.randn(shape, requires_grad=True) for shape in shapes)
+        out = scaled_dot_product_attention(query, key, value, enable_gqa=heads != groups)
+        weight = torch.randn_like(out)
+        found = torch.autograd.grad(out, (query, key, value), weight)
+        for grad, given in zip(found, (query, key, value), strict=True):
+            assert grad.transpose(1, 2).is_contiguous() and grad.shape == given.shape
+        many = [x.detach().double().repeat_interleave(heads // x.shape[1], 1).requires_grad_()
+                for x in (query, key, value)]
+        weights = (many[0] @ many[1].transpose(2, 3) / 4).softmax(-1)
+        wanted = torch.autograd.grad(weights @ many[2], many, weight.double())
+        for grad, other in zip(found, wanted, strict=True):
+            summed = other.unflatten(1, (grad.shape[1], -1)).sum(2)
+            torch.testing.assert_close(grad, summed.float(), rtol=1e-3, atol=1e-4)

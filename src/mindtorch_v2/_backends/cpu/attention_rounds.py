@@ -99,8 +99,8 @@ def _score(xp: Any, query: Any, key: Any, mask: Any, causal: slice | None, score
 
 
 def attended_back(grad: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float, norms: Any,
-                  otherwise: Callable[[], tuple]) -> tuple | None:
-    """The gradients of queries, keys and values, or what `otherwise` gives as long as it is not written down.
+                  made: tuple, otherwise: Callable[[], tuple]) -> tuple | None:
+    """The gradients of queries, keys and values, in `made`, or what `otherwise` gives until it is written down.
 
     None for others. Arrays are as above; a thread takes all queries of a head of keys.
     """
@@ -111,7 +111,6 @@ def attended_back(grad: Any, query: Any, key: Any, value: Any, mask: Any, is_cau
         return None
     if samples * key.shape[1] < get_num_threads() // 2:
         return None
-    made = tuple([np.empty(x.shape, x.dtype) for x in (query, key, value)])
     arrays, others = (grad, query, key, value, mask, norms, *made), []  # type: tuple, list[tuple]
     deal(np, _some_heads_back, (is_causal, scale), samples * key.shape[1], arrays,
          effort=samples * heads * scores * (_STEPS + 4 * width // _COST), otherwise=lambda: others.append(otherwise()))

@@ -8,7 +8,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..._core.geometry import contiguous_strides
+from ..._core.geometry import contiguous_strides, strides_by_tokens
 from .cudnn import DATA_TYPE, DESCRIPTOR, INT64, Descriptor, Plan, data_type, library, longs, one, tensor, version
 
 _SOUND = 91002  # the version of cuDNN from which on no faults of such graphs are known
@@ -179,10 +179,11 @@ def forward(call: Geometry, steps: tuple[Steps, ...], device: int) -> Call | Non
 
 
 @functools.lru_cache(1024)
-def backward(call: Geometry, steps: tuple[Steps, ...], device: int) -> Call | None:
-    """`run(q, k, v, output, grad, norms, of_q, of_k, of_v, sums, of_q in float32)`; gradients are contiguous.
+def backward(call: Geometry, steps: tuple[Steps, ...], device: int, by_tokens: bool) -> Call | None:
+    """`run(q, k, v, output, grad, norms, of_q, of_k, of_v, sums, of_q in float32)`.
 
-    `steps` are those of q, k, v and the output; the output's gradient has those of the output.
+    `steps` are those of q, k, v and the output; the output's gradient has those of the output. The other gradients are
+    contiguous, or lie token by token, with the heads of one together.
     """
     found = version() or 0
     if library() is None or found < _SOUND or (found < _ENDS_ANYWHERE and call.keys % _WHOLE):
@@ -194,7 +195,7 @@ def backward(call: Geometry, steps: tuple[Steps, ...], device: int) -> Call | No
         v = graph.memory(kind, _turned((*call.key_shape[:3], call.v_width)), _turned((*steps[2], 1)))
         out, grad = (graph.memory(kind, (*call.rows[:3], call.v_width), (*steps[3], 1)) for _ in range(2))
         norms = graph.memory("float32", call.rows)
-        of_q, of_k, of_v = (graph.memory(kind, shape) for shape in (
+        of_q, of_k, of_v = (graph.memory(kind, shape, strides_by_tokens(shape) if by_tokens else None) for shape in (
             q.shape, call.key_shape, (*call.key_shape[:3], call.v_width)))
         sums, summed = graph.memory("float32", call.rows), graph.memory("float32", q.shape)
         scale = graph.number(call.scale)

@@ -15,6 +15,7 @@ from ...._core.geometry import packed_order, strided_array
 from ...._core.threads import blas, get_num_threads
 from ...._kernels.library import attention as kernels
 from ...._kernels.panels import Tile
+from ...._ops._declare.rules import Spec
 from ...._ops.attention import NEVER, _attention_array, _backward_array, _Blocks, _for_all_heads, _of_shared
 from .. import blas_team, shared_xp
 from ..attention_rounds import attended, attended_back
@@ -62,15 +63,15 @@ def _given(blocks: _Blocks, heads: slice, rows: slice, keys: slice) -> tuple[Any
     return made, float(blocks.scale), dict(causal=blocks.is_causal, scored=False, wide=wide)
 
 
-def _target(query: Any, spec: tuple) -> Any:
-    """An array for the result, in the type that is computed in."""
-    shape, strides = tuple(spec[0].shape), spec[0].strides
+def _target(spec: Spec, kind: np.dtype, made: Callable = empty) -> Any:
+    """An array for a result, in the type that is computed in: by `repeats.empty` what launches alone will write."""
+    shape, strides = tuple(spec.shape), spec.strides
     if strides is None:
-        return empty(shape, query.dtype)
+        return made(shape, kind)
     packed = packed_order(shape, strides)
     if packed is None:
-        return strided_array(shape, query.dtype, strides)
-    return empty(packed[0], query.dtype).transpose(packed[1])
+        return strided_array(shape, kind, strides)
+    return made(packed[0], kind).transpose(packed[1])
 
 
 def _by_samples(compute: Callable[[slice], tuple], query: Any, key: Any, mask: Any) -> list[tuple] | None:
@@ -104,7 +105,7 @@ def _attention_by_parts(query: Any, key: Any, value: Any, mask: Any, is_causal: 
                                                       is_causal, scale, spec), query, key, mask)
     if parts is None or len(parts) == 1:
         return parts and parts[0]
-    return (np.concatenate([output for output, _ in parts], out=_target(query, spec)),
+    return (np.concatenate([output for output, _ in parts], out=_target(spec[0], query.dtype, np.empty)),
             np.concatenate([norms for _, norms in parts], 1))
 
 
@@ -117,15 +118,15 @@ def attention(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scal
             return _attention_by_parts(query, key, value, mask, is_causal, scale, spec)
 
         if query.ndim == 4 and blas_team.is_used():
-            made = attended(query, key, value, _added(mask, query, key), is_causal, scale, _target(query, spec),
-                            by_parts)
+            made = attended(query, key, value, _added(mask, query, key), is_causal, scale,
+                            _target(spec[0], query.dtype, np.empty), by_parts)
             if made is not None:
                 return made
         return by_parts()
     key, value = _for_all_heads(shared_xp(), query, key, value)
     blocks = _Blocks(shared_xp(), query, key, mask, is_causal, scale, get_num_threads())
     matrices = [_matrices(x) for x in (query, key, value)]
-    made = _target(query, spec)
+    made = _target(spec[0], query.dtype)
     target, norms = _matrices(made), empty((2, *made.shape[:-1]), query.dtype)
     tops, totals = norms.reshape(2, -1)
     is_used_often = query.shape[-2] >= _PACKED_FOR and key.shape[-2] >= _PACKED
@@ -151,27 +152,30 @@ def attention(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scal
 
 
 def _backward_by_parts(grad: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float,
-                       norms: Any, output: Any) -> Any:
+                       norms: Any, output: Any, spec: tuple) -> Any:
     """The same of gradients."""
     parts = _by_samples(lambda part: _backward_array(shared_xp(), grad[part], query[part], key[part], value[part],
-                                                     mask, is_causal, scale, norms[:, part], output[part]),
+                                                     mask, is_causal, scale, norms[:, part], output[part], spec),
                         query, key, mask)
     if parts is None or len(parts) == 1:
         return parts and parts[0]
-    return tuple(map(np.concatenate, zip(*parts, strict=True)))
+    return tuple([np.concatenate(some, out=_target(wanted, query.dtype, np.empty))
+                  for some, wanted in zip(zip(*parts, strict=True), spec, strict=True)])
 
 
 @repeats
 def attention_backward(grad: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float,
-                       norms: Any, output: Any) -> Any:
+                       norms: Any, output: Any, spec: tuple) -> Any:
     if not _takes(query, grad, key, value):
         return None
     if is_used():
         def by_parts() -> Any:
-            return _backward_by_parts(grad, query, key, value, mask, is_causal, scale, norms, output)
+            return _backward_by_parts(grad, query, key, value, mask, is_causal, scale, norms, output, spec)
 
         if query.ndim == 4 and blas_team.is_used():
-            made = attended_back(grad, query, key, value, _added(mask, query, key), is_causal, scale, norms, by_parts)
+            targets = tuple([_target(wanted, query.dtype, np.empty) for wanted in spec])
+            made = attended_back(grad, query, key, value, _added(mask, query, key), is_causal, scale, norms, targets,
+                                 by_parts)
             if made is not None:
                 return made
         return by_parts()
@@ -180,8 +184,12 @@ def attention_backward(grad: Any, query: Any, key: Any, value: Any, mask: Any, i
     queries, grads, keys_, values = (_matrices(x) for x in (query, grad, all_keys, all_values))
     tops, totals = norms.reshape(2, -1)
     several = next(iter(blocks))[1:] != (slice(0, queries.shape[2]), slice(0, keys_.shape[2]))
-    of_query = empty(queries.shape, query.dtype)
-    of_key, of_value = ((zeros if several else empty)(x.shape, query.dtype) for x in (keys_, values))
+    start = zeros if several else empty
+    if key.shape == all_keys.shape:
+        results = [_target(wanted, query.dtype, how) for wanted, how in zip(spec, (empty, start, start), strict=True)]
+    else:
+        results = [_target(spec[0], query.dtype), *[start(x.shape, query.dtype) for x in (all_keys, all_values)]]
+    of_query, of_key, of_value = map(_matrices, results)
     for heads, rows, keys in blocks:
         weights, factor, given = _given(blocks, heads, rows, keys)
         of_scores, place = empty(weights.shape, weights.dtype), (heads.start, rows.start)
@@ -191,4 +199,8 @@ def attention_backward(grad: Any, query: Any, key: Any, value: Any, mask: Any, i
         if not launched(kernels.keys_back, of_key, of_value, grads, queries, weights, of_scores, *place,
                         _step(*weights.shape[::-2]), adds=several, causal=given["causal"], wide=given["wide"]):
             return None
-    return of_query.reshape(query.shape), _of_shared(of_key, key.shape), _of_shared(of_value, value.shape)
+    for at in (1, 2) if key.shape != all_keys.shape else ():
+        summed = _of_shared(results[at], spec[at].shape)
+        results[at] = _target(spec[at], query.dtype, np.empty)
+        results[at][...] = summed
+    return tuple(results)

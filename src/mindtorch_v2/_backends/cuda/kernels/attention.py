@@ -129,7 +129,7 @@ def _fits(problem: _Problem, device: int) -> bool:
 
 @functools.cache
 def _kernel(name: str, kind: np.dtype, widths: tuple[int, int], tiling: _Tiling, causal: bool, aligned: bool,
-            mask: tuple[np.dtype, int, bool] | None) -> Any:
+            mask: tuple[np.dtype, int, bool] | None, by_tokens: bool) -> Any:
     half = {"float16": "f16", "bfloat16": "bf16"}.get(kind.name)
     products = (HALVES.replace("KIND2", f"{half}x2").replace("KIND", half) if half
                 else DOUBLES if kind.itemsize == 8 else SINGLES)
@@ -138,7 +138,7 @@ def _kernel(name: str, kind: np.dtype, widths: tuple[int, int], tiling: _Tiling,
                "CAUSAL": int(causal), "ALIGNED": int(aligned), "TILES": tiling.tiles, "KEYS": tiling.keys or 16,
                "PARTS": tiling.parts, "STAGES": tiling.stages, "CHUNKS": -(-max(widths) // 128),
                "MASK": 0 if mask is None else 1 if masked.kind == "b" else 2, "NEXT": step,
-               "MASK_STEP": "at.mask[2]" if over_queries else 0}
+               "MASK_STEP": "at.mask[2]" if over_queries else 0, "BY_TOKENS": int(by_tokens)}
     lines = "".join(f"#define {key} {value}\n" for key, value in numbers.items())
     made = compiled(f"typedef {c_type(kind)} T;\ntypedef {'double' if kind.itemsize == 8 else 'float'} A;\n"
                     f"typedef {c_type(masked)} M;\n{lines}{THREADS}{products}{TILES}{TEXTS[name]}", name)
@@ -148,13 +148,16 @@ def _kernel(name: str, kind: np.dtype, widths: tuple[int, int], tiling: _Tiling,
 
 
 def _launch_of(name: str, problem: _Problem, device: int, aligned: bool, steps: Sequence[Sequence[int]],
-               mask: _Mask | None) -> Launch:
-    """A launch for pointers; `steps` are strides in elements of q, k, v, output and the output's gradient."""
+               mask: _Mask | None, by_tokens: bool) -> Launch:
+    """A launch for pointers; `steps` are strides in elements of q, k, v, output and the output's gradient.
+
+    `by_tokens`: gradients lie token by token, not head by head.
+    """
     tiling = _tiling(name, problem, device)
     assert tiling is not None
     widths, row = (problem.width, problem.v_width), (0, 0, 0, 0) if mask is None else mask.steps
     made = _kernel(name, problem.kind, widths, tiling, problem.causal, aligned,
-                   None if mask is None else (mask.kind, row[3], row[2] != 0))
+                   None if mask is None else (mask.kind, row[3], row[2] != 0), by_tokens)
     heads = problem.heads if name == "attend" else problem.heads // problem.group
     tiles = -(-(problem.queries if name == "attend" else problem.keys) // tiling.rows)
     bunch = max(_CACHED // (problem.keys * sum(widths) * problem.kind.itemsize), 1)
@@ -241,10 +244,10 @@ class _Call(NamedTuple):
         return cudnn_attention.Geometry(kind.name, batch, heads, heads // group, queries, keys, width, v_width,
                                         causal, scale), tuple(found)
 
-    def launch(self, name: str, *arrays: CudaArray) -> Callable:
+    def launch(self, name: str, *arrays: CudaArray, by_tokens: bool = False) -> Callable:
         """The launch of a kernel for arrays of queries, keys, values, output and the output's gradient."""
         steps = [(_steps(each.shape, each.strides, each.itemsize) or [0])[:3] for each in arrays]
-        return _launch_of(name, self.problem, self.device, self.aligned, steps, self.mask)
+        return _launch_of(name, self.problem, self.device, self.aligned, steps, self.mask, by_tokens)
 
 
 def _spread(shape: Sequence[int], strides: Sequence[int], full: Sequence[int]) -> tuple[int, ...]:
@@ -363,9 +366,10 @@ class _PlannedBackward(_Backward):
 class _TiledBackward(_Backward):
     """By our kernels."""
 
-    def __init__(self, call: _Call, arrays: Sequence[CudaArray], *layouts: Any) -> None:
+    def __init__(self, call: _Call, arrays: Sequence[CudaArray], by_tokens: bool, *layouts: Any) -> None:
         super().__init__(*layouts)
-        self.begin, self.give_back = (call.launch(name, *arrays) for name in ("begin", "give_back"))
+        self.begin = call.launch("begin", *arrays)
+        self.give_back = call.launch("give_back", *arrays, by_tokens=by_tokens)
 
     def __call__(self, arrays: Sequence[CudaArray], norms: CudaArray, mask: CudaArray | None) -> tuple:
         q, k, v, out, grad = arrays
@@ -393,13 +397,16 @@ def attention_backward(specs: Any, grad_out: CudaArray, query: CudaArray, key: C
         return None
     launches: dict[tuple, _Backward] = {}
     readable = [call.reads(each) for each in (query, key, value, output, grad_out)]
-    layouts = ([layout_for(spec) for spec in specs], layout_of(query.shape[:-1], norms.dtype),
-               layout_of(query.shape, norms.dtype))
+    by_tokens, own = specs[0].strides is not None, [layout_for(spec) for spec in specs]
+    steps = [step // query.itemsize * norms.itemsize for step in own[0].strides]
+    layouts = own, layout_of(query.shape[:-1], norms.dtype), layout_of(query.shape, norms.dtype, tuple(steps))
 
     def launch_for(arrays: Sequence[CudaArray], by_cudnn: bool) -> _Backward:
         told = call.cudnn_geometry(*arrays[:4]) if by_cudnn else None
-        plan = None if told is None else cudnn_attention.backward(*told, call.device)
-        return _TiledBackward(call, arrays, *layouts) if plan is None else _PlannedBackward(plan, *layouts)
+        plan = None if told is None else cudnn_attention.backward(*told, call.device, by_tokens)
+        if plan is not None:
+            return _PlannedBackward(plan, *layouts)
+        return _TiledBackward(call, arrays, by_tokens, *layouts)
 
     def run(grad_out: CudaArray, query: CudaArray, key: CudaArray, value: CudaArray, mask: Any, is_causal: bool,
             scale: float, norms: CudaArray, output: CudaArray) -> Any:

@@ -544,7 +544,8 @@ extern "C" __global__ void __launch_bounds__(128) give_back(const T* grad, const
                 }
             }
         }
-        int64 rows_before = (batch * at.heads * at.group + at_head) * queries;
+        int64 heads = at.heads * at.group, before = BY_TOKENS ? batch * queries * heads + at_head
+                                                              : (batch * heads + at_head) * queries;
         #pragma unroll
         for (int n = 0; n < (SOME + 31) / 32; ++n)
             #pragma unroll
@@ -553,8 +554,8 @@ extern "C" __global__ void __launch_bounds__(128) give_back(const T* grad, const
                 int64 row = i + WARP % 2 * 16 + e % 2 * 8 + ROW;
                 A* from = made[n][e / 2] + e % 2 * 2;
                 if (row < queries)
-                    add(of_query + (rows_before + row) * WIDTH + column, from[0] * scale, from[1] * scale,
-                        WIDTH - column);
+                    add(of_query + (before + row * (BY_TOKENS ? heads : 1)) * WIDTH + column, from[0] * scale,
+                        from[1] * scale, WIDTH - column);
             }
         i += 32;
         if (i >= queries) { i = skipped * 32; ++at_head; }
@@ -566,9 +567,10 @@ extern "C" __global__ void __launch_bounds__(128) give_back(const T* grad, const
     A scales[TILES][2], ones[TILES][2];
     #pragma unroll
     for (int m = 0; m < TILES; ++m) { scales[m][0] = scales[m][1] = scale; ones[m][0] = ones[m][1] = 1; }
-    int64 rows_before = (batch * at.heads + head) * keys;
-    store<SOME>(of_key + rows_before * WIDTH + base, WIDTH, keyed, first, keys, WIDTH - base, scales);
-    store<V_SOME>(of_value + rows_before * V_WIDTH + base, V_WIDTH, valued, first, keys, V_WIDTH - base, ones);
+    int64 before = BY_TOKENS ? batch * keys * at.heads + head : (batch * at.heads + head) * keys;
+    int64 step = BY_TOKENS ? at.heads : 1;
+    store<SOME>(of_key + before * WIDTH + base, step * WIDTH, keyed, first, keys, WIDTH - base, scales);
+    store<V_SOME>(of_value + before * V_WIDTH + base, step * V_WIDTH, valued, first, keys, V_WIDTH - base, ones);
 }
 """
 

@@ -7,6 +7,7 @@ from ...._core.dtype import BOOL, bool_, finfo
 from ...._core.tensor import Tensor
 from ...._dispatch.registry import Operator
 from ...._ops._declare.families import result_of
+from ...._ops._declare.rules import Spec
 from ...._ops.attention import _backward_by_parts, _composed_of
 from ..array import empty
 from ..facts import signature
@@ -124,7 +125,7 @@ def attention_dropped_backward(operator: Operator, grad_out: Tensor, query: Tens
     specs = infer(operator, grad_out, query, key, value)
     if not _takes(query, value, mask):
         made = _backward_by_parts(grad_out, query, key, value, mask, is_causal, scale, norms, output, bits, dropout_p)
-        return result_of(operator, [cast(m, query.dtype) for m in made])
+        return result_of(operator, [_laid(m, spec, query) for m, spec in zip(made, specs, strict=True)])
     q, k, v, grad, out = map(_four, (query, key, value, cast(grad_out, query.dtype), output))
     lanes = (*q.shape[:3], _LANES)
     largest, total = (each.reshape((*q.shape[:3], 1)).expand(lanes).contiguous() for each in (norms[0], norms[1].exp()))
@@ -135,6 +136,15 @@ def attention_dropped_backward(operator: Operator, grad_out: Tensor, query: Tens
             (largest._array, total._array, None, out._array), (is_causal, scale, bits, dropout_p),
             (*(_four(r)._array for r in results), of_shift))
     return result_of(operator, results)
+
+
+def _laid(made: Tensor, spec: Spec, query: Tensor) -> Tensor:
+    """What was computed, in the type and layout that were inferred."""
+    if spec.strides is None:
+        return cast(made, query.dtype)
+    result = uninitialised(spec, query._device)
+    store(result, made)
+    return result
 
 
 def _forget(runtime: Runtime) -> None:
