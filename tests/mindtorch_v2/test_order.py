@@ -37,6 +37,26 @@ def test_rows_on_several_threads(shape: tuple[int, ...], dim: int, kind: str) ->
     np.testing.assert_array_equal(x.median(dim)[0].numpy(), values.numpy().take((shape[dim] - 1) // 2, dim))
 
 
+@pytest.mark.parametrize("kind", ["float32", "float64", "int16", "int32", "int64", "uint64"])
+@pytest.mark.parametrize("spread", [0, 3, 2**20, 2**40, 2**63 - 1])
+@pytest.mark.parametrize("order", ["any", "sorted", "reversed", "nearly"])
+def test_equal_elements_of_long_rows_keep_their_order(kind: str, spread: int, order: str) -> None:
+    limits = np.iinfo(kind) if "int" in kind else np.iinfo("int64")
+    array = RNG.integers(max(-spread, limits.min), min(spread, limits.max), (3, 2000), endpoint=True).astype(kind)
+    if spread == 2**63 - 1:
+        array[0, :2] = (limits.min, limits.max) if "int" in kind else (np.nan, -np.inf)
+    if order != "any":
+        array.sort(1)
+        array = np.flip(array, 1).copy() if order == "reversed" else array
+        array[:, 1999] = array[:, 0] if order == "nearly" else array[:, 1999]
+    places = np.argsort(array, 1, kind="stable")
+    backwards = 1999 - np.flip(np.argsort(np.flip(array, 1), 1, kind="stable"), 1)
+    for descending, expected in ((False, places), (True, backwards)):
+        values, indices = torch.from_numpy(array).sort(stable=True, descending=descending)
+        np.testing.assert_array_equal(indices.numpy(), expected)
+        np.testing.assert_array_equal(values.numpy(), np.take_along_axis(array, expected, 1))
+
+
 @pytest.mark.usefixtures("three_threads")
 def test_a_failure_in_any_thread_is_raised() -> None:
     rows = np.zeros((6, 1 << 16))

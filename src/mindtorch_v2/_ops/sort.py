@@ -31,6 +31,7 @@ _DISTINCT = values([[3.0, 1.0, 5.0, -2.0, 4.0], [2.0, 9.0, -7.0, 6.0, 8.0]])
 
 # Below this many elements NumPy's stable sort is the quickest way.
 _SMALL = 4096
+_BEGINNING = 16  # elements of a row
 
 
 def _found_in_rows(xp: Any, array: Any, dim: int, find: Callable[[Any], Any]) -> Any:
@@ -50,11 +51,24 @@ def sorting_indices(xp: Any, array: Any, dim: int, descending: bool) -> Any:
 
 
 def _sorting_indices(xp: Any, array: Any, dim: int, descending: bool) -> Any:
-    if array.size > _SMALL and array.dtype.itemsize == 4:
-        return _packed_indices(xp, array, dim, descending)
+    if array.size > _SMALL:
+        if _is_in_order(array, descending):
+            return xp.zeros(array.shape, xp.int64) + xp.arange(array.shape[-1])
+        made = _packed_indices(xp, array, dim, descending)
+        if made is not None:
+            return made
     if descending:
         return array.shape[dim] - 1 - xp.flip(_ascending(xp, xp.flip(array, dim), dim), dim)
     return _ascending(xp, array, dim)
+
+
+def _is_in_order(rows: Any, descending: bool) -> bool:
+    """Whether all rows are sorted. Those that are not mostly begin like that."""
+    for some in (rows[..., :_BEGINNING], rows):
+        before, after = some[..., :-1], some[..., 1:]
+        if not (before >= after if descending else before <= after).all():
+            return False
+    return True
 
 
 def _ascending(xp: Any, array: Any, dim: int) -> Any:
@@ -69,18 +83,30 @@ def _ascending(xp: Any, array: Any, dim: int) -> Any:
 
 
 def _packed_indices(xp: Any, array: Any, dim: int, descending: bool) -> Any:
-    """Elements of 32 bits and their places make numbers of 64, whose order is the stable one."""
-    if array.dtype.kind == "f":
+    """Elements and their places make numbers of 64 bits, whose order is the stable one; None if they have more."""
+    kind, size, width = array.dtype.kind, array.dtype.itemsize, 32
+    if kind == "f" and size == 4:
         array = xp.where(xp.isnan(array), array.dtype.type(NAN), array + 0)  # one NaN, one zero
         bits = array.view(xp.int32)
         ordered = xp.where(bits < 0, ~bits, bits | xp.int32(-(2**31))).view(xp.uint32)
+    elif kind in "iu" and size == 4:
+        ordered = array.astype(xp.uint32) ^ (xp.uint32(2**31) if kind == "i" else xp.uint32(0))
+    elif kind in "iu" and size == 8:
+        low = int(array.min())
+        width = (int(array.max()) - low).bit_length()
+        ordered = array.view(xp.uint64) - xp.uint64(low % 2**64)
     else:
-        ordered = array.astype(xp.uint32) ^ (xp.uint32(2**31) if array.dtype.kind == "i" else xp.uint32(0))
-    keys = xp.moveaxis(~ordered if descending else ordered, dim, -1).astype(xp.uint64, order="C")
-    keys <<= xp.uint64(32)
+        return None
+    places = (array.shape[dim] - 1).bit_length()
+    if width + places > 64:
+        return None
+    keys = xp.moveaxis(ordered, dim, -1).astype(xp.uint64, order="C")
+    if descending:
+        keys ^= xp.uint64(2**width - 1)
+    keys <<= xp.uint64(places)
     keys |= xp.arange(keys.shape[-1], dtype=xp.uint64)
     keys.sort(-1)
-    return xp.moveaxis((keys & xp.uint64(2**32 - 1)).view(xp.int64), -1, dim)
+    return xp.moveaxis((keys & xp.uint64(2**places - 1)).view(xp.int64), -1, dim)
 
 
 def _sort_spec(self: Tensor, dim: int, descending: bool, stable: bool | None) -> tuple[Spec, Spec]:
