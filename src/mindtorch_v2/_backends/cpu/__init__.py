@@ -83,6 +83,13 @@ class Namespace:
         return map_along
 
     @computed_once
+    def places_by_looking(self) -> Any:
+        """Where the elements of sorted rows are, for rows that are sorted already and for whole numbers."""
+        from .kernels.sort import places_by_looking
+
+        return places_by_looking
+
+    @computed_once
     def spaced(self) -> Any:
         """Numbers from one to another in equal steps, by a compiled kernel."""
         from .kernels.fill import spaced

@@ -1,4 +1,4 @@
-"""Sorting short rows, and what is found by it."""
+"""Sorting rows that are short, or known to be simple, and what is found by it."""
 
 import math
 from typing import Any
@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 
 from ...._kernels.library import order, select
+from ...._ops.sort import packed_places
 from ..jit.calls import hurry, launched
 from ..jit.repeats import empty, repeats, store
 from .arrays import along
 
+_BEGINNING = 16  # elements of a row
 _NEAR = 8  # elements of a column that are sorted where they lie
 _FEW = 32  # elements up to which the best are kept sorted while a row is read
 _STEPS = 1 << 17  # elements up to which a kernel is run step by step by Python, for equal ones to be PyTorch's
@@ -34,6 +36,29 @@ def sort(self: Any, dim: int, descending: bool, stable: Any, spec: Any) -> Any:
     for target, source in zip(made, sorted_rows, strict=True):
         store(target.swapaxes(1, 2), source)
     return values, indices
+
+
+def places_by_looking(rows: Any, descending: bool) -> Any:
+    """Indices that sort rows, equal elements in the order they have, if a look at all of them helps; None else."""
+    if _is_in_order(rows, descending):
+        return np.zeros(rows.shape, np.int64) + np.arange(rows.shape[-1])
+    if rows.dtype.kind not in "iu" or rows.dtype.itemsize != 8:
+        return None
+    low = int(rows.min())
+    width = (int(rows.max()) - low).bit_length()
+    if width + (rows.shape[-1] - 1).bit_length() > 64:
+        return None
+    ordered = rows.view(np.uint64) - np.uint64(low % 2**64)
+    return packed_places(np, ordered ^ np.uint64(2**width - 1) if descending else ordered)
+
+
+def _is_in_order(rows: Any, descending: bool) -> bool:
+    """Whether all rows are sorted. Those that are not mostly begin like that."""
+    for some in (rows[..., :_BEGINNING], rows):
+        before, after = some[..., :-1], some[..., 1:]
+        if not (before >= after if descending else before <= after).all():
+            return False
+    return True
 
 
 def _as_rows(array: Any) -> Any:
