@@ -69,8 +69,10 @@ def test_a_result_lies_as_its_queries_do(query, strides, kind):
 
 def test_heads_of_one_element_that_lie_together():
     query = torch.randn(2, 5, 3, 1).transpose(1, 2)
-    expected = scaled_dot_product_attention(*3 * [query.contiguous()])
-    torch.testing.assert_close(scaled_dot_product_attention(query, query, query), expected)
+    for _ in range(50):  # until machine code, which rounds otherwise than NumPy, has taken over
+        expected = scaled_dot_product_attention(*3 * [query.contiguous()])
+        found = scaled_dot_product_attention(query, query, query)
+    assert torch.equal(found, expected)
 
 
 def test_groups_of_query_heads_share_keys():
