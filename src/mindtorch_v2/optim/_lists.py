@@ -101,7 +101,7 @@ class ListOptimizer(Optimizer):
         """What the function takes by keyword."""
         names = _parameters(type(self)._function)[2 + len(self._states) :]
         options = {name: group[name] for name in names if name in group}
-        if "betas" in group:
+        if "betas" in group and "beta1" in names:  # groups may have options that are not this optimizer's
             options["beta1"], options["beta2"] = group["betas"]
         if group.get("fused"):
             options |= {name: getattr(self, name, None) for name in ("grad_scale", "found_inf")}

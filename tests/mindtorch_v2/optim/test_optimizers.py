@@ -423,3 +423,21 @@ def test_a_count_of_steps_that_no_operator_adds_to_is_refused():
         optimizer.state[stepped(optimizer).param_groups[0]["params"][0]]["step"] = count
         with pytest.raises(RuntimeError, match=text):
             stepped(optimizer)
+
+
+@pytest.mark.parametrize("name", BY_LISTS)
+def test_options_that_are_not_its_own_are_left_alone(name: str) -> None:
+    """Programs keep notes in groups, and share groups among optimizers."""
+    extra = {"betas": (0.9, 0.99), "momentum": 0.5, "name": "head", "etas": (0.5, 1.2), "dampening": 0.1, "rho": 0.9}
+    steps = []
+    for others in ({}, extra):
+        parameter = torch.nn.Parameter(torch.ones(3))
+        optimizer = getattr(torch.optim, name)([parameter], lr=0.1)
+        group = optimizer.param_groups[0]
+        for key, value in others.items():
+            group.setdefault(key, value)
+        for _ in range(3):
+            parameter.grad = torch.tensor([1.0, -2.0, 0.5])
+            optimizer.step()
+        steps.append(parameter.detach())
+    assert torch.equal(*steps)
