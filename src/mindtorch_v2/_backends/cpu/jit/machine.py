@@ -27,7 +27,7 @@ from . import elf, onednn_products, symbols, threads
 
 __all__ = ["available", "callable_from", "compiling", "load", "load_in_background"]
 
-_VERSION = "3"  # of what this module makes of IR; with another one, none of the entries on disk is found
+_VERSION = "4"  # of what this module makes of IR; with another one, none of the entries on disk is found
 _METH_FASTCALL = 0x80
 _SGEMM = "mindtorch_blas_sgemm"
 _kept: list[Any] = []  # what machine code stands on; it is never unloaded
@@ -129,12 +129,14 @@ class _Compiler:
         self.linker: Any = None
         self.libraries = 0
 
-    def object_code(self, ir: str) -> bytes:
-        """The optimised machine code of IR."""
+    def object_code(self, ir: str, as_written: bool = False) -> bytes:
+        """The machine code of IR, optimised unless it is to stay as it was written."""
         llvm = self.llvm
         module = llvm.parse_assembly(ir, llvm.create_context())
         module.triple, module.data_layout = self.triple, self.layout
         module.verify()
+        if as_written:
+            return self.target.emit_object(module)
         options = llvm.create_pipeline_tuning_options(speed_level=3)
         options.loop_vectorization = options.slp_vectorization = True
         options.loop_interleaving = options.loop_unrolling = True
@@ -220,8 +222,12 @@ def _single_product() -> int | None:
 
 @functools.cache
 def _panel_functions(kind: str, tile: panels.Tile) -> dict[str, int]:
-    """What packs panels, and multiplies with them."""
-    return load(*panels.module_of(kind, tile))
+    """What packs panels, and multiplies with them.
+
+    Its vectors and loops are written as the processor is to run them: LLVM's passes found nothing that was quicker, in
+    twice the time that it takes without.
+    """
+    return load(*panels.module_of(kind, tile), as_written=True)
 
 
 @functools.cache
@@ -250,6 +256,7 @@ def load(
     names: Sequence[str],
     *,
     persistent: bool = True,
+    as_written: bool = False,
     known_as: Callable[[], str | None] | None = None,
 ) -> dict[str, int]:
     """The addresses of the named functions of IR: from disk where it was compiled before, else compiled now.
@@ -268,7 +275,7 @@ def load(
             is_waited_for = threading.current_thread() is not _worker
             _waited = math.inf if is_waited_for else _waited
             try:
-                code = _compiler().object_code(ir)
+                code = _compiler().object_code(ir, as_written)
             finally:
                 _waited = time.monotonic() if is_waited_for else _waited
             if persistent and (name is None or _are_as_imported()):  # else the name would be that of other code
@@ -308,7 +315,7 @@ def callable_from(address: int, name: str, owner: Any = None) -> Callable[..., A
 # in the background ---------------------------------------------------------------------------------------------------
 
 _SWITCH = 5e-5  # seconds
-_QUIET, _PATIENCE = 0.05, 1.0  # seconds
+_QUIET, _PATIENCE = 0.12, 2.0  # seconds
 _waited = -math.inf  # when the last compilation ended that a program waited for
 # Python up to 3.11.7 has one counter for all threads that parse: a program's own `ast.parse` would fail beside a thread
 # that parses kernels ("AST constructor recursion depth mismatch"). There the thread that asks for them makes their IR.
