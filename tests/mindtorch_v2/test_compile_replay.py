@@ -377,7 +377,8 @@ def test_backward_inside(replays):
                 same.zero_grad()
             assert torch.allclose(run(x + number), step(same, x + number), atol=1e-5)
             assert torch.allclose(net.weight.grad, same.weight.grad, atol=1e-4)
-    assert not replays
+    assert len(replays) == 6
+    replays.clear()
     # gradients that are results are replayed
     run = compiled(lambda x: torch.autograd.grad((net(x) ** 2).sum(), [net.weight, net.bias]))
     for number in range(5):
@@ -510,21 +511,39 @@ def test_hooks(replays):
         assert len(seen) == 6
 
 
-def test_tensors_from_unknown_places(replays):
+def test_tensors_in_objects_and_containers(replays):
     class Holder:
         pass
 
     holder = Holder()
     holder.inner = Holder()
-    holder.inner.shift = torch.ones(3)
+    holder.inner.shift, holder.inner.others = torch.ones(3), [torch.zeros(3), {"last": torch.zeros(3)}]
 
     def fn(x):
-        return x + holder.inner.shift
+        return x + holder.inner.shift + holder.inner.others[0] + holder.inner.others[1]["last"]
 
     run = compiled(fn)
     with torch.no_grad():
         settled(run, x)
+        count = len(replays)
+        assert count == 2
+        holder.inner.shift.add_(1)
+        assert torch.equal(run(x), x + 2) and len(replays) == count + 1
         holder.inner.shift = torch.zeros(3)
+        assert torch.equal(run(x), x)
+        holder.inner.others[0] = torch.ones(3)
+        assert torch.equal(run(x), x + 1)
+        holder.inner.others[1]["last"] = torch.ones(3)
+        assert torch.equal(run(x), x + 2)
+    assert len(replays) == count + 1
+
+
+def test_tensors_from_unknown_places(replays):
+    held = {number: torch.full((3,), float(number)) for number in range(300)}  # more than is looked at
+    run = compiled(lambda x: x + held[7])
+    with torch.no_grad():
+        settled(run, x)
+        held[7] = torch.zeros(3)
         assert torch.equal(run(x), x)
     assert not replays
 

@@ -41,6 +41,7 @@ _BUFFER_REFERENCES = 3
 _numbers = itertools.count()
 # Tensors of other classes may run a pass of their own while they are added.
 _accumulating = free_in_children(threading.RLock())
+accumulations = [0]  # how many passes have begun that leave gradients in tensors
 
 # Gradients, or leaves, of which it matters more than where their memory lies.
 _NO_PLAIN_MEMORY = SPARSE_MASK | TORCH_DISPATCH_MASK
@@ -640,6 +641,8 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], keep_graph: bool,
     task = Task(keep_graph, accumulate_grad)
     if inputs:
         task.capture(inputs, roots)
+    if accumulate_grad:
+        accumulations[0] += 1
     if create_graph and accumulate_grad:
         warn_once("Using backward() with create_graph=True will create a reference cycle between the parameter and its "
                   "gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to "

@@ -247,6 +247,10 @@ class Node:
                 self.saved, self.versions = None, ()
                 return
 
+    def keeps_tensors(self) -> bool:
+        """Whether there is something that `release` would let go."""
+        return any([version is not None for version in self.versions])
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_saved_") and name[7:] in type(self).saved_names:
             return self.unpack(type(self).saved_names.index(name[7:]))

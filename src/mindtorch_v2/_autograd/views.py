@@ -198,6 +198,9 @@ class CopySlices(Node):
             inner[0] = result
         return tuple(inner)
 
+    def keeps_tensors(self) -> bool:
+        return self.writer is not None
+
     def release(self) -> None:
         if self.writer is not None:
             self.writer.release()

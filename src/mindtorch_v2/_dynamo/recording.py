@@ -11,6 +11,7 @@ from .._core.tensor import Tensor, flush_pending
 from .._dispatch.keys import PIPELINE_MASK, changed_modes, modes
 from .._logging import shows
 from .._pipeline.cache import plan_of
+from .._pipeline.ending import elements_returned
 from .._pipeline.factors import known_factors, run_with_factors
 from .._pipeline.plan import Plan
 from .._pipeline.record import Pipeline, flush_current
@@ -53,6 +54,7 @@ class Recording(Pipeline):
         self.draws = False  # whether recorded calls take random numbers
         self.cuts = 0  # how often something was computed, or looked at, that is not recorded
         self.made: Sequence[Any] = ()  # the arrays of the last graph
+        self.returned: Any = None  # what the call will return, if it looks at elements only for that
         self.unwritten: dict[int, Any] = {}  # copies of its inputs that it wrote, for a replay
 
     # what ends a graph -----------------------------------------------------------------------------------------------
@@ -64,12 +66,18 @@ class Recording(Pipeline):
     def flush(self) -> None:
         """Runs what was recorded; elements that the program looks at end the graph."""
         if not self.leaving:
-            self.cuts += 1
+            self.cuts += self.returned is None
             if self.region.watches:
                 reason = ends_by_reading(*called_from(), self.region.settings.fullgraph)
                 if reason is not None:
                     self.ends_graph(*reason)
         super().flush()
+
+    def looked_at(self) -> None:
+        """Hears that the program looks at elements."""
+        if self.kept and self.returned is None and not self.cuts:
+            self.returned = elements_returned(self.region.fn)
+        self.cuts += self.returned is None
 
     def ran_at_once(self) -> None:
         self.cuts += 1
@@ -394,10 +402,10 @@ def _scalar_type(name: str) -> str:
 
 
 def _looked_at() -> None:
-    """Elements are looked at: what was recorded must be computed, and the call cannot be replayed."""
+    """Elements are looked at: what was recorded must be computed, and in general the call cannot be replayed."""
     pipe = modes.__dict__.get("pipeline")
     if pipe.__class__ is Recording and not pipe.leaving and modes.include & PIPELINE_MASK:
-        pipe.cuts += 1
+        pipe.looked_at()
     flush_current()
 
 

@@ -244,6 +244,9 @@ class CompiledFunctionBackward(Node):
         error = DelayedError(_TWICE)
         return tuple([None if gradient is None else error.attach(gradient, None) for gradient in found])
 
+    def keeps_tensors(self) -> bool:
+        return bool(self.held)
+
     def release(self) -> None:
         if any(part.kind != "grad" for part in self.plan.parts):
             self.saved, self.versions, self.held = None, (), []

@@ -21,10 +21,11 @@ from types import (
     MethodType,
     ModuleType,
 )
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._core.determinism import determinism
 from .._core.device import device, get_default_device
 from .._core.dtype import dtype, get_default_dtype
 from .._core.planning import changes
@@ -34,17 +35,20 @@ from .._dispatch.keys import PYTHON_MASK, TORCH_DISPATCH_MASK, modes
 from ..amp._state import state as autocast
 from ..nn import Module
 from ..nn.modules import module as _home
+from ..optim import optimizer as _optimizers
+from ..optim.optimizer import Optimizer
 
 _OURS = {__name__.partition(".")[0], "numpy", "scipy", "ml_dtypes", "llvmlite", "cupy", "cupy_backends"}
 _KNOWN = (sys.stdlib_module_names | _OURS) - {"__main__"}
 _SIMPLE = frozenset({bool, int, float, complex, str, bytes, type(None), dtype, device, type(Ellipsis)})
 _MOST = 256  # elements of a container that are looked at
 _MOST_OBJECTS = 64  # of those that are found in others
-_COMPARED = _SIMPLE | {tuple}  # by value; other objects are the same or not
 _STORES = frozenset({"STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL"})
 _MAKERS = frozenset({"__init__", "__new__", "__post_init__", "<module>"})  # what they write to is new
 _IMPORTS = frozenset({"_find_and_load", "_find_spec"})  # that ask finders of the program, too
 _OF_ALL = frozenset(vars(Module()))  # attributes that all modules have; what is in them is looked at by itself
+_ROOM = "_room"  # the attribute of an optimizer that says only how much memory it needs
+_OF_OPTIMIZERS = frozenset({"defaults", "param_groups", "state", _ROOM})
 _SEQUENCES = (list, tuple, set, frozenset, deque)
 _CONTAINERS = (*_SEQUENCES, dict)
 _CODE = (FunctionType, MethodType, BuiltinFunctionType, ModuleType, type)
@@ -98,10 +102,11 @@ def key_of(values: Iterable[Any], leaves: list[Tensor], seen: dict[int, int]) ->
 def ambient() -> tuple:
     """What operators depend on besides their arguments."""
     own = modes.__dict__
-    if own.get("function_modes") or own.get("dispatch_modes") or own.get("levels"):
+    if own.get("function_modes") or own.get("dispatch_modes") or own.get("levels") or own.get("anomaly"):
         raise NotGuarded("a mode or a transform sees the calls")
     return (own["masks"], own["inference"], get_default_dtype(), get_default_device(),
-            autocast.enabled and (autocast.enabled, *autocast.dtypes.values()), get_num_threads())  # fmt: skip
+            autocast.enabled and (autocast.enabled, *autocast.dtypes.values()), get_num_threads(),
+            determinism.mode, determinism.fills)  # fmt: skip
 
 
 # what a call runs ----------------------------------------------------------------------------------------------------
@@ -209,7 +214,8 @@ def _effective(frame: FrameType) -> bool:
 
 def _ours(scope: dict[str, Any]) -> bool:
     """Whether code is of this library, below it or of Python's: what it does is known to stay inside a call."""
-    return (scope.get("__name__") or "").partition(".")[0] in _KNOWN
+    name = (scope.get("__name__") or "").partition(".")[0]
+    return name in _KNOWN or name.startswith("namedtuple_")  # whose constructors have a scope of their own
 
 
 # what it reads -------------------------------------------------------------------------------------------------------
@@ -223,6 +229,8 @@ class Surroundings:
         self.places: list[tuple[Any, str, Any]] = []  # names in scopes and classes, with their values
         self.classes: list[tuple[Any, int]] = []  # the members of classes, and how many they are
         self.cells: list[tuple[Any, Any]] = []
+        self.optimizers: list[tuple[Optimizer, bool, tuple]] = []  # whether their numbers are rates, and what they hold
+        self.rates: list[Rate] = []
         # Containers and plain objects, with the names of their slots, and what is in them.
         self.objects: list[tuple[Any, tuple[str, ...], tuple]] = []
         self._seen: set[int] = set()
@@ -230,8 +238,8 @@ class Surroundings:
         self._noted: set[tuple[int, str]] = set()
         self._codes = watched.codes
         # Attributes that are read, and those whose names getattr may be given.
-        self._names = {name for code in watched.codes for name in code.co_names}
-        self._names |= {text for code in watched.codes for text in code.co_consts if text.__class__ is str}
+        self.names = {name for code in watched.codes for name in code.co_names}
+        self.names |= {text for code in watched.codes for text in code.co_consts if text.__class__ is str}
         self.version = changes[0]
         for value in (fn, *_defaults(fn)):
             self._take(value)
@@ -268,7 +276,7 @@ class Surroundings:
             members = vars(one)
             self.classes.append((members, len(members)))
             for name, member in members.items():
-                if name in self._names or getattr(member, "__code__", None) in self._codes:
+                if name in self.names or getattr(member, "__code__", None) in self._codes:
                     self._note(members, name, ())
 
     def _take_cell(self, cell: Any) -> None:
@@ -287,11 +295,13 @@ class Surroundings:
             return
         self._seen.add(id(value))
         if isinstance(value, ModuleType):
-            self._take_scope(vars(value), self._names)
+            self._take_scope(vars(value), self.names)
         elif isinstance(value, Module):
             for module in value.modules():
                 self._seen.add(id(module))
                 self._take_module(module)
+        elif isinstance(value, Optimizer):
+            self._take_optimizer(value)
         elif isinstance(value, FunctionType):
             if not _ours(value.__globals__):
                 for cell in _cells(value):
@@ -318,14 +328,32 @@ class Surroundings:
             raise NotGuarded(f"{type(module).__name__} has hooks")
         self._take_class(type(module))
         for name, held in own.items():
-            if name not in _OF_ALL and name in self._names and not isinstance(held, Module):
+            if name not in _OF_ALL and name in self.names and not isinstance(held, Module):
                 self._take(held)
+
+    def _take_optimizer(self, optimizer: Optimizer) -> None:
+        """Takes options and state, of which there is more than is looked at of other objects."""
+        if _hooks_of(optimizer):
+            raise NotGuarded(f"{type(optimizer).__name__} has hooks")
+        self._take_class(type(optimizer))
+        varies = _is_known(type(optimizer))  # what steps of the program do with numbers is not known
+        for group in optimizer.param_groups:
+            self.rates += _rates(group) if varies else ()
+        self.optimizers.append((optimizer, varies, _of_optimizer(optimizer, varies)))
+        held = [state for state in optimizer.state.values() if isinstance(state, dict)]
+        for one in (*optimizer.param_groups, *held):
+            for name, part in one.items():
+                if name != "params" and not isinstance(part, (Tensor, tuple)):
+                    self._take(part)
+        for name, part in vars(optimizer).items():
+            if name not in _OF_OPTIMIZERS and name in self.names:
+                self._take(part)
 
     def _take_inside(self, value: Any) -> None:
         """Takes a container or an object, and those in it; of objects only attributes with names that were read."""
         waiting = [value]
         for held in waiting:
-            if isinstance(held, (*_CODE, Module, functools.partial)):
+            if isinstance(held, (*_CODE, Module, Optimizer, functools.partial)):
                 self._take(held)
                 continue
             if isinstance(held, (Tensor, *_FIXED)) or held.__class__ in _SIMPLE or id(held) in self._looked_at:
@@ -349,7 +377,11 @@ class Surroundings:
                 # Attributes that are read by code which is not watched may have any name.
                 all_of_it = any([_is_known(kind) for kind in type(held).__mro__ if kind is not object])
                 own = _attributes(held, slots) or {}
-                waiting += [part for name, part in own.items() if all_of_it or name in self._names]
+                waiting += [part for name, part in own.items() if all_of_it or name in self.names]
+
+    def shows(self, rates: Iterable[int]) -> bool:
+        """Whether code of the program may look at some of the rates, too."""
+        return not self.names.isdisjoint(["param_groups", *[self.rates[at].name for at in rates]])
 
     def tensors(self) -> Iterator[tuple[Tensor, Callable[[], bool]]]:
         """The tensors it reads, each with a function that says whether it still is in its place."""
@@ -367,6 +399,10 @@ class Surroundings:
         for cell, value in self.cells:
             if isinstance(value, Tensor):
                 yield value, lambda cell=cell, value=value: cell.cell_contents is value  # type: ignore[misc]
+        for parts in (*(parts for *_, parts in self.objects), *(parts for *_, parts in self.optimizers)):
+            for value in parts:
+                if isinstance(value, Tensor):
+                    yield value, _compared
 
     def holds(self) -> bool:
         """Whether all of it is as it was."""
@@ -382,6 +418,9 @@ class Surroundings:
         for value, slots, inside in self.objects:
             if not _same(_inside(value, slots), inside):
                 return False
+        for optimizer, varies, parts in self.optimizers:
+            if not _same(_of_optimizer(optimizer, varies), parts):
+                return False
         if changes[0] != self.version:
             if global_hooks():
                 return False
@@ -393,9 +432,15 @@ class Surroundings:
 
 
 def global_hooks() -> bool:
-    """Whether hooks run at the calls of all modules."""
+    """Whether hooks run at the calls of all modules, or the steps of all optimizers."""
     return bool(_home._global_forward_hooks or _home._global_forward_pre_hooks or _home._global_backward_hooks
-                or _home._global_backward_pre_hooks)  # fmt: skip
+                or _home._global_backward_pre_hooks or _optimizers._global_optimizer_pre_hooks
+                or _optimizers._global_optimizer_post_hooks)  # fmt: skip
+
+
+def _compared() -> bool:
+    """Of what `holds` has looked at."""
+    return True
 
 
 def _still(members: dict[str, Any], name: str, tensor: Tensor) -> Callable[[], bool]:
@@ -417,6 +462,54 @@ def _of_module(module: Module) -> tuple:
     hooks = tuple([len(own[name]) for name in own if name.endswith("_hooks")])
     return (*own.keys(), *own.values(), *module._parameters.values(), *module._buffers.values(),
             *module._modules.values(), hooks)  # fmt: skip
+
+
+def _of_optimizer(optimizer: Optimizer, varies: bool) -> tuple:
+    """Attributes, options and state of an optimizer: the objects themselves, or of numbers that vary, their types."""
+    parts = [part for item in vars(optimizer).items() if item[0] != _ROOM for part in item]
+    for group in optimizer.param_groups:
+        parts += (group, *group, *group["params"])
+        for value in group.values():
+            if value.__class__ is float and varies:
+                parts.append(float)
+            elif value.__class__ is tuple and varies:
+                parts += [float if part.__class__ is float else part for part in value]
+            else:
+                parts.append(value)
+    for parameter, state in optimizer.state.items():
+        parts += (parameter, *state, *state.values()) if isinstance(state, dict) else (parameter, state)
+    parts.append(_hooks_of(optimizer))
+    return tuple(parts)
+
+
+def _hooks_of(optimizer: Optimizer) -> int:
+    return len(optimizer._optimizer_step_pre_hooks) + len(optimizer._optimizer_step_post_hooks)
+
+
+class Rate(NamedTuple):
+    """A number among the options of an optimizer, which schedulers may change: a value, or one of several."""
+
+    group: dict[str, Any]
+    name: str
+    position: int | None
+
+    def now(self) -> Any:
+        """What it is."""
+        value = self.group[self.name]
+        return value if self.position is None else value[self.position]
+
+
+def _rates(group: dict[str, Any]) -> list[Rate]:
+    """The numbers of a group. Each becomes an object of its own, by which it is known among those of a recording."""
+    found = []
+    for name, value in group.items():
+        if value.__class__ is float:
+            group[name] = value * 1.0
+            found.append(Rate(group, name, None))
+        elif value.__class__ is tuple and float in map(type, value):
+            group[name] = tuple([part * 1.0 if part.__class__ is float else part for part in value])
+            found += [Rate(group, name, at) for at, part in enumerate(value) if part.__class__ is float]
+    return found
 
 
 def _inside(value: Any, slots: tuple[str, ...]) -> tuple | None:
@@ -462,6 +555,8 @@ def _same(now: tuple | None, before: tuple | None) -> bool:
     if all(map(is_, now, before)):
         return True
     return all(
-        a is b or (a.__class__ is b.__class__ and a.__class__ in _COMPARED and a == b)
+        a is b
+        or a.__class__ is b.__class__
+        and (_same(a, b) if a.__class__ is tuple else a.__class__ in _SIMPLE and a == b)
         for a, b in zip(now, before, strict=True)
     )

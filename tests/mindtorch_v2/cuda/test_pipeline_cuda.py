@@ -1,6 +1,9 @@
 """Pipelines on a GPU: programs give what they give call by call, and groups run as one kernel."""
 
+from collections.abc import Callable
+
 import pytest
+from tests.mindtorch_v2 import test_compile_training as training
 from tests.mindtorch_v2 import test_gather_maps as maps
 from tests.mindtorch_v2 import test_pipeline_fuzz as fuzz
 from tests.mindtorch_v2 import test_row_groups as rows
@@ -11,6 +14,7 @@ import mindtorch_v2 as torch
 @pytest.fixture(autouse=True)
 def on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuzz, "DEVICE", ["cuda"])
+    monkeypatch.setattr(training, "DEVICE", ["cuda"])
 
 
 def test_random_programs() -> None:
@@ -308,3 +312,25 @@ def test_maps_of_whole_numbers_and_truths(kind: torch.dtype) -> None:
         made = program()
     assert all(step.group.launch for step in maps.steps_of(pipe))
     assert all(torch.equal(one, other) for one, other in zip(expected, made, strict=True))
+
+
+@pytest.mark.parametrize("mode", training.MODES)
+@pytest.mark.parametrize("name", training.OPTIMIZERS)
+def test_compiled_steps_of_optimizers(name: str, mode: str) -> None:
+    training.follow(lambda: training.Program(training.OPTIMIZERS[name]), mode)
+
+
+@pytest.mark.parametrize("mode", training.MODES)
+@pytest.mark.parametrize("name", training.PROGRAMS)
+def test_compiled_training(name: str, mode: str) -> None:
+    training.follow(training.PROGRAMS[name][0], mode)
+
+
+@pytest.mark.parametrize("mode", training.MODES)
+@pytest.mark.parametrize(("name", "optimizer"), [
+    (name, optimizer) for name in training.CHANGES for optimizer in (training.momentum, training.adamw)
+    if optimizer is training.adamw or name not in ("counted anew", "mean")  # of which SGD has none
+])  # fmt: skip
+def test_changes_between_compiled_steps(name: str, optimizer: Callable, mode: str) -> None:
+    change = training.CHANGES[name]
+    training.follow(lambda: training.Program(optimizer), mode, {8: change, 11: change})

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.mindtorch_v2 import test_compile_training as training
 
 import mindtorch_v2 as torch
 import mindtorch_v2._dynamo as dynamo
@@ -237,3 +238,20 @@ def test_mlp_on_other_chips(on_chip: Any) -> None:
             assert graphs(machine)["ExecuteAsync"] == 4
             del made, far, compiled
             dynamo.reset()
+
+
+# whole training steps ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", training.MODES)
+@pytest.mark.parametrize("name", ["AdamW", "groups", "momentum", "nesterov", "RMSprop", "its own, counting"])
+def test_steps_of_optimizers(npu: Any, monkeypatch: pytest.MonkeyPatch, name: str, mode: str) -> None:
+    monkeypatch.setattr(training, "DEVICE", ["npu"])
+    training.follow(lambda: training.Program(training.OPTIMIZERS[name]), mode)
+
+
+@pytest.mark.parametrize("mode", training.MODES)
+@pytest.mark.parametrize("name", ["outside", "zeros", "accumulated", "clipped", "cycle of SGD", "two", "by hand"])
+def test_training(npu: Any, monkeypatch: pytest.MonkeyPatch, name: str, mode: str) -> None:
+    monkeypatch.setattr(training, "DEVICE", ["npu"])
+    training.follow(training.PROGRAMS[name][0], mode)

@@ -109,8 +109,8 @@ class _Recording:
     def __init__(self, args: Sequence[Any]) -> None:
         self.thread, self.failed = threading.get_ident(), False
         self.lines: list[str] = []
-        self.scope: dict[str, Any] = {"ndarray": np.ndarray, "new_empty": np.empty, "new_zeros": np.zeros,
-                                      "offers": offers, "empty": new_or_taken, "zeros": zeros,
+        self.scope: dict[str, Any] = {"__name__": __name__, "ndarray": np.ndarray, "new_empty": np.empty,
+                                      "new_zeros": np.zeros, "offers": offers, "empty": new_or_taken, "zeros": zeros,
                                       "is_within": _is_within, "withdraw": withdraw}
         self.names: dict[int, str] = {}  # by id, of arrays in `alive`
         self.alive: list[np.ndarray] = []
