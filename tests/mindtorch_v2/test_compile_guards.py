@@ -16,6 +16,7 @@ from collections import UserList
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 import mindtorch_v2 as torch
@@ -215,6 +216,7 @@ def test_classes_and_functions_around(mode: str) -> None:
         torch.testing.assert_close(compiled(X), other(X))
 
 
+STREAM = np.random.default_rng(0)
 COUNTER, VARIABLE, LOG = itertools.count(), contextvars.ContextVar("VARIABLE", default=1.0), logging.getLogger("guards")
 
 # Programs that no replay can be made of, and why.
@@ -227,6 +229,8 @@ REFUSED: dict[str, tuple[Callable, str]] = {
     "setattr": (lambda x: (setattr(LOG, "seen", 1), long(x))[1], "calls setattr"),
     "globals": (lambda x: long(x) * len(globals()), "calls globals"),
     "log": (lambda x: (LOG.warning("called"), long(x))[1], "calls warning"),
+    "stream": (lambda x: long(x) * STREAM.random(), "draws random numbers"),
+    "old stream": (lambda x, stream=np.random.RandomState(0): long(x) * stream.rand(), "draws random numbers"),  # noqa: B008
     "large": (lambda x, table=dict.fromkeys(range(300), 1.0): long(x) * table[0], "more than can be looked at"),  # noqa: B008
 }  # fmt: skip
 

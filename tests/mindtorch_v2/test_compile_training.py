@@ -317,6 +317,21 @@ def noisy() -> Any:
     )
 
 
+class OfViews(torch.nn.Module):
+    """Parameters are used as parts of others, reshaped, permuted and transposed: so come their gradients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        shapes = {"above": (2, 8), "below": (16,), "turned": (3, 8), "several": (2, 3, 4), "tied": (4, 4)}
+        for name, shape in shapes.items():
+            self.register_parameter(name, torch.nn.Parameter(torch.randn(shape)))
+
+    def forward(self, x: Any) -> Any:
+        x = (x @ self.tied).tanh() @ self.tied.T
+        joined = torch.cat([self.above, self.below.reshape(2, 8)])
+        return (x @ joined).tanh() @ self.turned.T + (x[None] @ self.several.permute(0, 2, 1)).sum(0)
+
+
 def groups(params: Any) -> Any:
     first, *others = list(params)
     return torch.optim.AdamW([{"params": [first], "lr": 0.1}, {"params": others, "weight_decay": 0.0}], lr=0.01)
@@ -365,6 +380,8 @@ PROGRAMS: dict[str, tuple[Callable[[], Program], int]] = {
     "accumulated": (lambda: Accumulates(adamw), 1),
     "clipped": (lambda: Clips(adamw), 6),
     "noisy": (lambda: Program(adamw, noisy), 6),
+    "views": (lambda: Program(adamw, OfViews), 6),
+    "views, added to": (lambda: Accumulates(adamw, OfViews), 1),
     "warm": (lambda: Schedules(adamw, warm), 5),
     "cycle of AdamW": (lambda: Schedules(adamw, cycle), 5),
     "cycle of SGD": (lambda: Schedules(momentum, cycle), 5),

@@ -1,9 +1,9 @@
 """The Autograd kernel and the backward Node of an operator, generated from its derivative formulas.
 
 A formula's parameters say what it needs: `grad` (or `grads`, one an output), an argument of the schema, an output by
-its name (`result`), `<argument>_shape`, `_dtype` or `_device`, or `needs` (which differentiable arguments want a
-gradient). What is named is saved, nothing else. The key of a formula is an argument, or several separated by commas
-for one formula that returns a tuple.
+its name (`result`), `<argument>_shape`, `_strides` (in bytes, None of a sparse one), `_dtype` or `_device`, or `needs`
+(which differentiable arguments want a gradient). What is named is saved, nothing else. The key of a formula is an
+argument, or several separated by commas for one formula that returns a tuple.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ from .node import (
     saving_hooks,
 )
 
-SUFFIXES = ("_shape", "_dtype", "_device")
+SUFFIXES = ("_shape", "_strides", "_dtype", "_device")
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,9 @@ def _saved_expression(name: str, derivative: Derivative, operator: Operator, inp
         return f"SavedOutput({value}, {nr})", _VERSION.format(t=value)
     base, _, attribute = name.rpartition("_")
     argument = next(a for a in schema.arguments if a.name == base)
-    field = {"shape": "_array.shape", "dtype": "dtype", "device": "_device"}[attribute]
+    field = {"shape": "_array.shape", "dtype": "dtype", "device": "_device", "strides": "_array.strides"}[attribute]
+    if attribute == "strides":
+        return f"(None if {base}._keys & {SPARSE_MASK} else {base}.{field})", "None"
     if argument.is_list:
         return f"tuple(None if t is None else t.{field} for t in {base})", "None"
     if argument.type == "Tensor|Scalar" or argument.optional:

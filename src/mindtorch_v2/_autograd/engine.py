@@ -18,7 +18,7 @@ from .._core.device import contiguous_format
 from .._core.dtype import COMPLEX, OF_ARRAY
 from .._core.forks import free_in_children
 from .._core.geometry import is_dense
-from .._core.gradient_memory import OWN_REFERENCES, contiguous_copy, is_ours, owns_memory, summed_to
+from .._core.gradient_memory import OWN_REFERENCES, contiguous_copy, is_ours, owns_memory, shown_whole, summed_to
 from .._core.tensor import wrap
 from .._core.warn import warn_once
 from .._dispatch.keys import (
@@ -545,6 +545,8 @@ def accumulate(leaf: Any, grad: Any) -> None:
                 leaf._grad = _copy_like(grad, leaf)
             elif is_ours(grad, leaf._array):
                 leaf._grad = grad
+            elif (whole := shown_whole(grad, leaf._array)) is not None:
+                leaf._grad = whole
             else:
                 # Of a gradient that nobody else holds, the version is as if it was taken itself, which PyTorch does.
                 alone = sys.getrefcount(grad) < OWN_REFERENCES and not grad._keys & INFERENCE_MASK

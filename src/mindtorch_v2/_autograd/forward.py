@@ -11,7 +11,7 @@ from typing import Any
 
 from .._core.dtype import COMPLEX, FLOAT, OF_ARRAY
 from .._dispatch.callers import call_bound
-from .._dispatch.keys import DUAL_MASK, DispatchKey, changed_modes, modes
+from .._dispatch.keys import DUAL_MASK, SPARSE_MASK, DispatchKey, changed_modes, modes
 from .._dispatch.levels import map_tensors
 from .._dispatch.registry import Around, Operator, registry
 from .derive import SUFFIXES, make_node_class
@@ -136,6 +136,8 @@ def _named(operator: Operator, name: str, primals: Sequence[Any], result: Any) -
     def attribute(tensor: Any) -> Any:
         if not hasattr(tensor, "_keys"):
             return None
+        if suffix == "_strides":
+            return None if tensor._keys & SPARSE_MASK else tensor._array.strides
         return tensor._array.shape if suffix == "_shape" else tensor.dtype if suffix == "_dtype" else tensor._device
 
     return tuple(map(attribute, value)) if value.__class__ in (tuple, list) else attribute(value)

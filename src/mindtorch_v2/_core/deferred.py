@@ -94,6 +94,10 @@ class Deferred(LateArray):
             return False
         return not self.views or all(map(_is_gone, self.views))
 
+    def are_gone_but(self, view: "Deferred") -> bool:
+        """Whether no tensor shows a view of this any more, but for one view."""
+        return all([place.array is view or _is_gone(place) for place in self.views or ()])
+
     def settled(self) -> Any:
         """The array, computed now if it was not yet."""
         if self.value is None:

@@ -9,12 +9,14 @@ from .._autograd.node import VersionCounter
 from .._backends.meta import MetaArray
 from .._dispatch.keys import FUNC_MASK, MARKED_MASK, REQUIRES_GRAD, TORCH_DISPATCH_MASK, modes
 from .deferred import Deferred
+from .device import contiguous_format
 from .geometry import is_dense
 from .tensor import wrap
 
 _ndarray = np.ndarray
 # References that exist to a gradient nobody else holds when `accumulate` counts them.
 OWN_REFERENCES = 4
+_UNLIKE = REQUIRES_GRAD | FUNC_MASK | MARKED_MASK | TORCH_DISPATCH_MASK  # more than memory decides what tensors show
 _add: Any = np.add.reduce
 _SMALL = 4096  # elements that one sum adds without losing digits
 _PLAIN = frozenset((np.dtype("float32"), np.dtype("float64")))
@@ -66,6 +68,28 @@ def is_ours(grad: Any, like: Any) -> bool:
                  or array.flags.c_contiguous and not like.flags.forc and not is_dense(like)))
 
 
+def shown_whole(grad: Any, like: Any) -> Any:
+    """The tensor that a gradient is a view of, if it shows all of it as it lies, and nobody else holds either.
+
+    Twice transposed, the gradient of a weight of which a product had a transposed view is such a one.
+    """
+    base, array = grad._base, grad._array
+    if base is None or array.__class__ is not base._array.__class__ or array.strides != like.strides:
+        return None
+    own = base._array
+    if (own.shape != array.shape or own.strides != array.strides or own.dtype is not array.dtype
+            or base._edge is not None or base._storage is not None or (base._keys | grad._keys) & _UNLIKE
+            or sys.getrefcount(grad) > OWN_REFERENCES or sys.getrefcount(base) > 3):  # fmt: skip
+        return None
+    if array.__class__ is Deferred:
+        alone = own.root is None and not own.others and own.are_gone_but(array)
+    elif array.__class__ is _ndarray:
+        alone = own.base is None and sys.getrefcount(array) <= 3 and sys.getrefcount(own) <= 4
+    else:
+        alone = False
+    return base if alone else None
+
+
 def owns_memory(grad: Any) -> bool:
     """Whether no other tensor shows the memory of a gradient that is held once."""
     array = grad._array
@@ -92,14 +116,17 @@ def _has_storage_alone(grad: Any) -> bool:
 
 
 def contiguous_copy(grad: Any, leaf: Any) -> Any:
-    """A copy of a gradient for a leaf that is contiguous, both on the host; None for others, or if a mode watches."""
-    array = grad._array
-    plain = array.__class__ is np.ndarray is leaf._array.__class__
-    if not plain or not array.size or modes.masks[0]:
+    """A copy of a gradient for a leaf that is contiguous; None for others, on devices, or if a mode watches."""
+    array, wanted = grad._array, leaf._array
+    if not array.size or array.dtype is not wanted.dtype:
         return None
-    array = array.copy()
-    if array.strides != leaf._array.strides or array.dtype is not leaf._array.dtype:
+    if array.__class__ is Deferred:  # a recorded call makes it, so that whoever replays the recording has it, too
+        made = grad.detach().clone(memory_format=contiguous_format)
+    elif array.__class__ is np.ndarray is wanted.__class__ and not modes.masks[0]:
+        made = wrap(array.copy())
+    else:
         return None
-    made = wrap(array)
+    if made._array.strides != wanted.strides:
+        return None
     made._counter = VersionCounter(1)  # as of memory that was copied to
     return made

@@ -24,6 +24,7 @@ from .matrices import (
     check_supported,
     conj,
     dot_spec,
+    lies_turned,
     rows_of,
 )
 
@@ -142,13 +143,20 @@ def _linear_by_parts(input: Any, weight: Any, bias: Any) -> Any:
     return made if bias is None or added else made + bias
 
 
+def _of_weight(grad: Any, input: Any, strides: tuple[int, ...] | None) -> Any:
+    """The gradient of the weight, which lies as the weight does."""
+    if strides is not None and strides[0] < strides[-1] and lies_turned(strides, grad.shape[-1], grad):
+        return _weight_grad(input, grad).t()
+    return _weight_grad(grad, input)
+
+
 _LINEAR = op("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", packs="weight",
    kernel=QuickFamily(_linear_spec, _linear_array, _quick_linear),
    # The bias first, whose gradient PyTorch has before it transposes the weight's.
    kernels={"cuda": "matmul.linear", "sparse": "products.linear"},
    grad=dict(bias=lambda grad, bias_shape: grad.sum((0,)) if grad.dim() == 2 and len(bias_shape) == 1 else grad,
              input=lambda grad, weight: _rows_times(grad, conj(weight)),
-             weight=lambda grad, input: _weight_grad(grad, conj(input))),
+             weight=lambda grad, input, weight_strides: _of_weight(grad, conj(input), weight_strides)),
    public="nn.functional",
    samples=cases(case(t(2, 3), t(4, 3), t(4)), case(t(2, 3), t(4, 3)), case(t(3), t(4, 3), t(4)),
                  case(t(2, 2, 3), t(4, 3), t(4)),

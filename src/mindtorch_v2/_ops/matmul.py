@@ -6,7 +6,7 @@ from typing import Any
 
 from .._core.dtype import BOOL, OF_ARRAY, dtype, float32, float64
 from .._core.tensor import Tensor
-from .._dispatch.keys import REQUIRES_GRAD
+from .._dispatch.keys import REQUIRES_GRAD, SPARSE_MASK
 from .._dispatch.registry import Operator
 from ._declare.aten import LEAF, Aten
 from ._declare.batch import Call, Result, aligned
@@ -29,6 +29,7 @@ from .matrices import (
     check_supported,
     conj,
     dot_spec,
+    lies_turned,
     times_text,
 )
 from .view import _unsafe_view
@@ -222,11 +223,32 @@ def of_right(xp: Any, grad: Any, mat1: Any) -> Any:
     return _turned(mat1.conj()) @ grad
 
 
+# Gradients of matrices lie as the matrices do, so that leaves, of which products often have a transposed view, can take
+# them as they are.
+@on_arrays
+def _of_first(xp: Any, grad: Any, mat2: Any, self_strides: tuple[int, ...] | None) -> Any:
+    """What the first matrix of a product gets of its gradient."""
+    if lies_turned(self_strides, grad.shape[0], grad) and _are_dense(grad, mat2):
+        return _turned(mat2.conj() @ _turned(grad))
+    return grad @ _turned(mat2.conj())
+
+
+@on_arrays
+def _of_second(xp: Any, grad: Any, self: Any, mat2_strides: tuple[int, ...] | None) -> Any:
+    """What the second one gets."""
+    if lies_turned(mat2_strides, self.shape[1], grad) and _are_dense(grad, self):
+        return _turned(_turned(grad) @ self.conj())
+    return _turned(self.conj()) @ grad
+
+
+def _are_dense(*matrices: Any) -> bool:
+    return not any([getattr(matrix, "_keys", 0) & SPARSE_MASK for matrix in matrices])
+
+
 _MM = op("mm(Tensor self, Tensor mat2) -> Tensor", packs="mat2",
    kernel=QuickFamily(_mm_spec, lambda xp, self, mat2: xp.dot(self, mat2), _quick_mm),
    kernels={"cuda": "matmul.product", "sparse": "products.product"},
-   npu="aclnnMm(self, mat2, out, cubeMathType=0) empty=0",
-   grad=dict(self=of_left, mat2=lambda grad, self: of_right(grad, self)),
+   npu="aclnnMm(self, mat2, out, cubeMathType=0) empty=0", grad=dict(self=_of_first, mat2=_of_second),
    samples=cases(case(t(2, 3), t(3, 4)), case(t(2, 3, layout="transposed"), t(3, 4)), case(t(2, 0), t(0, 3)),
                  case(t(0, 3), t(3, 2)),
                  case(t(2, 3, layout="sliced"), t(3, 2, layout="expanded")),
@@ -305,8 +327,8 @@ op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=
    kernels={"cuda": "matmul.sum_with_product", "sparse": "products.plus_product"},
    npu="aclnnAddmm(self, mat1, mat2, beta, alpha, out, cubeMathType=0)",
    grad=dict(self=lambda grad, beta: scaled(grad, beta),
-             mat1=lambda grad, mat2, alpha: scaled(of_left(grad, mat2), alpha),
-             mat2=lambda grad, mat1, alpha: scaled(of_right(grad, mat1), alpha)),
+             mat1=lambda grad, mat2, alpha, mat1_strides: scaled(_of_first(grad, mat2, mat1_strides), alpha),
+             mat2=lambda grad, mat1, alpha, mat2_strides: scaled(_of_second(grad, mat1, mat2_strides), alpha)),
    inplace=True,
    samples=cases(case(t(2, 4), t(2, 3), t(3, 4)), case(t(4), t(2, 3), t(3, 4), beta=0.5, alpha=2),
                  case(t(2, 4), t(2, 3), t(3, 4), beta=0),

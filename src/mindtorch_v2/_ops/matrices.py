@@ -84,6 +84,11 @@ def dot_spec(self: Tensor, other: Tensor) -> Spec:
     return Spec((), kind)
 
 
+def lies_turned(strides: tuple[int, ...] | None, rows: int, like: Any) -> bool:
+    """Whether a matrix of so many rows, with elements as those of another tensor, lies column by column."""
+    return strides == (like.itemsize, rows * like.itemsize)
+
+
 def rows_of(array: Any) -> Any:
     """All leading dimensions as one."""
     return array if array.ndim == 2 else array.reshape((math.prod(array.shape[:-1]), array.shape[-1]))

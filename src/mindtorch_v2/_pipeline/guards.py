@@ -360,6 +360,8 @@ class Surroundings:
                 continue
             if isinstance(held, np.ndarray):
                 raise NotGuarded("it reads an array of NumPy, whose elements may change")
+            if isinstance(held, _STREAMS):  # whose methods, where Cython made them, no profiler sees
+                raise NotGuarded("it draws random numbers")
             slots = _slots(held)
             inside = _inside(held, slots)
             if inside is None:

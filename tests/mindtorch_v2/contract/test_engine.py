@@ -47,6 +47,38 @@ def test_a_gradient_has_the_strides_of_its_dense_leaf() -> None:
     assert gaps.grad.stride() == (3, 1)
 
 
+@pytest.mark.parametrize("size", [3, 90])  # formulas compute small ones of arrays
+@pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("multiply", [
+    lambda a, b: a.mm(b), lambda a, b: a @ b, lambda a, b: torch.ones(b.shape[1]).addmm(a, b, alpha=3, beta=2)])
+def test_gradients_of_factors_lie_as_the_factors_do(multiply, turned, size) -> None:
+    torch.manual_seed(0)
+    factors = [torch.randn(size, size + 1, requires_grad=True), torch.randn(size + 1, size + 2, requires_grad=True)]
+    given = [x.detach().t().contiguous().t() if turn else x.detach() for x, turn in zip(factors, turned, strict=True)]
+    found = torch.autograd.grad(multiply(*[x.requires_grad_() for x in given]).tanh().sum(), given)
+    expected = torch.autograd.grad(multiply(*factors).tanh().sum(), factors)
+    for grad, like, other in zip(found, given, expected, strict=True):
+        assert grad.stride() == like.stride() and torch.allclose(grad, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape, dims, use", [
+    ((3, 4), 2, lambda x, w: x @ w.T), ((4, 3), 3, lambda x, w: x @ w), ((4, 3), 3, lambda x, w: x @ w.T.T),
+    ((4, 3), 2, lambda x, w: torch.nn.functional.linear(x, w.t())), ((4, 3), 2, lambda x, w: (w.t() @ x.t()).t()),
+    ((3, 4), 2, lambda x, w: torch.ones(3).addmm(x, w.t()))])
+def test_a_leaf_takes_the_gradient_of_its_transpose_unless_somebody_else_holds_it(shape, dims, use) -> None:
+    x = torch.arange(40.0).reshape(2, 5, 4)[: 1 if dims == 2 else 2]
+    x = x[0] if dims == 2 else x
+    w = torch.ones(shape, requires_grad=True)
+    use(x, w).sum().backward()
+    assert w.grad._version == 0 and w.grad.stride() == w.stride() and w.grad._base is None
+    expected, w.grad, kept = w.grad.tolist(), None, []
+    view = w.view(shape)
+    view.register_hook(kept.append)
+    use(x, view).sum().backward()
+    w.grad.zero_()
+    assert [grad.tolist() for grad in kept] == [expected]
+
+
 def test_gradients_add_up_over_uses_and_passes() -> None:
     x = leaf(1.0, 2.0)
     (x * x + x).sum().backward()
