@@ -11,6 +11,7 @@ import itertools
 import logging
 import os
 import sys
+import textwrap
 import types
 from collections import UserList
 from collections.abc import Callable, Iterator
@@ -47,6 +48,9 @@ class Limits:
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         return x * 3
+
+
+VARIABLE, LOG = contextvars.ContextVar("VARIABLE", default=1.0), logging.getLogger("guards")
 
 
 class Slotted:
@@ -130,7 +134,8 @@ class World:
 
 def program(source: str, world: World) -> Callable:
     """The function that `source` says, as a module of its own would have it, with the world's things as globals."""
-    scope = {"__name__": "program", "long": long, "Kind": Kind, **vars(world)}
+    scope = {"__name__": "program", "long": long, "Kind": Kind, "VARIABLE": VARIABLE, "os": os, "LOG": LOG}
+    scope |= {"torch": torch, **vars(world)}
     exec(compile(source, "program", "exec"), scope)
     world.scope = scope
     return scope["f"]
@@ -173,6 +178,12 @@ READS: dict[str, tuple[str, list[Callable[[World], Any]]]] = {
     "methods": ("limits.scaled(x) + limits.shifted(x) + limits()(x)", [
         setting("limits.scale", 3.0), setting("limits.shifted", staticmethod(lambda x: x * 5)),
         setting("limits.__call__", lambda self, x: x * 7)]),
+    "a context": ("VARIABLE.get()", [lambda w: VARIABLE.set(3.0)]),
+    "the environment": ("float(os.environ.get('MINDTORCH_TEST', '1'))", [
+        lambda w: w.patch.setenv("MINDTORCH_TEST", "3"), lambda w: w.patch.delenv("MINDTORCH_TEST")]),
+    "a variable of it": ("float(os.environ['MINDTORCH_TEST'])", [lambda w: w.patch.setenv("MINDTORCH_TEST", "3")]),
+    "getenv": ("float(os.getenv('MINDTORCH_TEST', '1'))", [lambda w: w.patch.setenv("MINDTORCH_TEST", "3")]),
+    "a logger": ("(LOG.level + 2.0)", [lambda w: w.patch.setattr(LOG, "level", 10)]),
     "a module": ("net(x)", [setting("net.flag", False), lambda w: w.net.options.update(k=3.0),
                             setting("net.config.scale", 3.0), lambda w: w.net.first.weight.data.mul_(2)]),
 }  # fmt: skip
@@ -189,9 +200,12 @@ def follows(compiled: Callable, fn: Callable, changes: list[Callable[[World], An
 
 @pytest.mark.parametrize("name", READS)
 @pytest.mark.parametrize("mode", MODES)
-def test_what_is_read_is_what_is_there(mode: str, name: str) -> None:
+def test_what_is_read_is_what_is_there(monkeypatch: pytest.MonkeyPatch, mode: str, name: str) -> None:
     read, changes = READS[name]
     world = World()
+    world.patch = monkeypatch
+    if "environ[" in read:
+        monkeypatch.setenv("MINDTORCH_TEST", "2")
     fn = program(f"def f(x): return long(x) * ({read})", world)
     compiled = torch.compile(fn, mode=mode)
     with torch.no_grad():
@@ -216,15 +230,12 @@ def test_classes_and_functions_around(mode: str) -> None:
         torch.testing.assert_close(compiled(X), other(X))
 
 
-STREAM = np.random.default_rng(0)
-COUNTER, VARIABLE, LOG = itertools.count(), contextvars.ContextVar("VARIABLE", default=1.0), logging.getLogger("guards")
+STREAM, COUNTER = np.random.default_rng(0), itertools.count()
 
 # Programs that no replay can be made of, and why.
 REFUSED: dict[str, tuple[Callable, str]] = {
     "next": (lambda x: long(x) * next(COUNTER), "reads a count"),
-    "context": (lambda x: long(x) * VARIABLE.get(), "reads a ContextVar"),
-    "environment": (lambda x: long(x) * float(os.environ.get("MINDTORCH_NEVER_SET", "1")), "reads the environment"),
-    "getenv": (lambda x: long(x) * float(os.getenv("MINDTORCH_NEVER_SET", "1")), "calls getenv"),
+    "context": (lambda x: (VARIABLE.set(2.0), long(x))[1], "calls set"),
     "date": (lambda x: long(x) * (datetime.datetime.now().year > 1), "calls now"),  # noqa: DTZ005
     "setattr": (lambda x: (setattr(LOG, "seen", 1), long(x))[1], "calls setattr"),
     "globals": (lambda x: long(x) * len(globals()), "calls globals"),
@@ -246,6 +257,163 @@ def test_what_cannot_be_guarded_is_not_replayed(mode: str, name: str) -> None:
     (known,) = compiled._region.replays.known.values()
     assert known.__class__ is Refused and why in known.why
     assert f"Not replayed: {known.why}." in str(compiled.explain(X))
+
+
+# Functions that set something, and whether all is as it was when they end.
+SETS: dict[str, tuple[str, bool]] = {
+    "set back": ("""
+        before, options.scale = options.scale, 5.0
+        try: y = long(x) * options.scale
+        finally: options.scale = before
+        return y""", True),
+    "of a part": ("""
+        options.part.scale = 5.0
+        y = long(x) * options.part.scale
+        options.part.scale = 2.0
+        return y""", True),
+    "a new attribute, taken away": ("""
+        options.extra = 5.0
+        y = long(x) * options.extra
+        del options.extra
+        return y""", True),
+    "a global": ("""
+        global scale
+        before, scale = scale, 5.0
+        y = long(x) * scale
+        scale = before
+        return y""", True),
+    "a buffer in its place": ("""
+        net.count += 1
+        return long(x) * net.count""", True),
+    "not set back": ("""
+        options.scale = options.scale + 1
+        return long(x)""", False),
+    "by a setter": ("""
+        guarded.scale = 5.0
+        y = long(x) * guarded.scale
+        guarded.scale = 2.0
+        return y""", False),
+    "by a __setattr__": ("""
+        strict.scale = 5.0
+        y = long(x) * strict.scale
+        strict.scale = 2.0
+        return y""", False),
+    "of what a call gives": ("""
+        get().scale = 5.0
+        y = long(x) * get().scale
+        get().scale = 2.0
+        return y""", False),
+    "of a new object": ("""
+        made = Options()
+        made.scale = 5.0
+        made.part = long(x)
+        return made.part * made.scale""", True),
+    "of a new object, which stays": ("""
+        made = Options()
+        made.scale = 5.0
+        options.part = made
+        return long(x) * made.scale""", False),
+}  # fmt: skip
+
+
+class Guarded:
+    """Its attribute does more than keep what is set."""
+
+    sets = 0
+
+    @property
+    def scale(self) -> float:
+        return 2.0 + self.sets
+
+    @scale.setter
+    def scale(self, value: float) -> None:
+        vars(self)["sets"] = self.sets + 1
+
+
+class Strict:
+    def __init__(self) -> None:
+        self.scale = 2.0
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        vars(self)[name] = value
+
+
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("mode", MODES)
+def test_what_is_set_back_is_no_reason(mode: str, name: str) -> None:
+    body, replayed = SETS[name]
+    source = "def f(x):\n" + textwrap.indent(textwrap.dedent(body), "    ")
+    worlds = [World(), World()]
+    for world in worlds:
+        world.guarded, world.strict, world.Options, world.get = Guarded(), Strict(), Options, lambda w=world: w.options
+        world.net.register_buffer("count", torch.zeros(()))
+    plain, fn = (program(source, world) for world in worlds)
+    compiled = torch.compile(fn, mode=mode)
+    with torch.no_grad():
+        for call in range(10):
+            if call == 6:
+                for world in worlds:
+                    world.options.part, world.net.count = Options(scale=2.0), torch.full((), 7.0)
+            torch.testing.assert_close(compiled(X), plain(X))
+            ours, theirs = worlds[1].options, worlds[0].options
+            assert ours.scale == theirs.scale and vars(ours).keys() == vars(theirs).keys()
+            assert worlds[1].net.count.item() == worlds[0].net.count.item()
+            assert worlds[1].scope["scale"] == worlds[0].scope["scale"]
+    assert (Replay in {known.__class__ for known in compiled._region.replays.known.values()}) is replayed
+
+
+class Kept:
+    """What functions below give: attributes of all kinds."""
+
+    def __init__(self, x: torch.Tensor, options: Options) -> None:
+        self.first, self.options, self.name, self.kind = x * 2, options, "kept", x.dtype
+        self.several = [long(x), {"sum": x.sum()}]
+        self.inner: Any = None
+
+
+class InSlots:
+    __slots__ = ("first",)
+
+    def __init__(self, x: torch.Tensor) -> None:
+        self.first = long(x)
+
+
+OPTIONS, TABLE = Options(), {"k": 2.0}
+
+
+def gives_an_object(x: torch.Tensor) -> Any:
+    made = Kept(x, OPTIONS)
+    made.inner = Kept(x + 1, OPTIONS)
+    return made, TABLE, OPTIONS.scale, TABLE["k"]
+
+
+def gives_one_twice(x: torch.Tensor) -> Any:
+    made = Kept(x, OPTIONS)
+    return made, made, OPTIONS.scale
+
+
+def gives_slots(x: torch.Tensor) -> Any:
+    return InSlots(x), OPTIONS.scale
+
+
+@pytest.mark.parametrize("fn, replayed", [(gives_an_object, True), (gives_one_twice, False), (gives_slots, False)])
+@pytest.mark.parametrize("mode", MODES)
+def test_objects_that_a_call_gives_are_new_each_time(mode: str, fn: Callable, replayed: bool) -> None:
+    compiled, before = torch.compile(fn, mode=mode), []
+    with torch.no_grad():
+        for number in range(6):
+            made, *others = compiled(X + number)
+            expected, *plain = fn(X + number)
+            assert type(made) is type(expected) and made not in before
+            torch.testing.assert_close(made.first, expected.first)
+            before.append(made)
+            if fn is gives_an_object:
+                assert others[0] is plain[0] is TABLE and made.options is OPTIONS and made.kind is X.dtype
+                assert list(vars(made)) == list(vars(expected)) and type(made.inner) is Kept
+                torch.testing.assert_close(made.inner.several, expected.inner.several)
+            if fn is gives_one_twice:
+                assert made is others[0]
+    assert (Replay in {known.__class__ for known in compiled._region.replays.known.values()}) is replayed
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -3,7 +3,8 @@
     python architectures.py FOLDER torch.npz                              # PyTorch: makes the weights, saves the models
     python -m mindtorch_v2 architectures.py FOLDER ours.npz torch.npz     # this library: reads both
 
-With COMPILED=1 in the environment, models run under `torch.compile`, several times and in both modes without gradients.
+With COMPILED=1 in the environment, models run under `torch.compile`, several times and in both modes without gradients,
+and so do whole training steps.
 """
 
 import copy
@@ -145,6 +146,39 @@ def floats(outputs: Any) -> dict[str, np.ndarray]:
     return {key: value.detach().numpy() for key, value in outputs.items() if isinstance(value, torch.Tensor)}
 
 
+def training(model: Any) -> Callable[[dict[str, Any]], Any]:
+    """A step of training, with the loss as its result."""
+    import torch
+
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, eps=1e-3)
+
+    def step(batch: dict[str, Any]) -> Any:
+        optimizer.zero_grad()
+        loss = model(**batch).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def check_compiled_steps(model: Any, batch: dict[str, Any]) -> None:
+    """Whole training steps leave the same parameters, compiled and not."""
+    import torch
+
+    models = [copy.deepcopy(model).train() for _ in range(2)]
+    plain, compiled = training(models[0]), torch.compile(training(models[1]))
+    for number in range(6):
+        losses = []
+        for step in (plain, compiled):
+            torch.manual_seed(number)
+            losses.append(step(batch).item())
+        np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4, err_msg=f"loss of step {number}")
+    for (name, expected), found in zip(models[0].named_parameters(), models[1].parameters(), strict=True):
+        np.testing.assert_allclose(found.detach(), expected.detach(), rtol=1e-3, atol=2e-4, err_msg=name)
+
+
 def run(name: str, folder: Path, weights: dict[str, np.ndarray] | None) -> dict[str, np.ndarray]:
     """Everything that is compared: outputs, loss, gradients, the parameters after a step, generated tokens."""
     import torch
@@ -169,6 +203,7 @@ def run(name: str, folder: Path, weights: dict[str, np.ndarray] | None) -> dict[
                     made = floats(compiled(**batch))
                     for key, value in eager.items():
                         np.testing.assert_allclose(made[key], value, rtol=1e-4, atol=1e-5, err_msg=f"{mode} {key}")
+        check_compiled_steps(model, batch)
         model.compile()
     outputs = model(**batch)
     results |= {f"output/{key}": value for key, value in floats(outputs).items()}

@@ -35,7 +35,7 @@ from .._dispatch.schema import NUMBERS, Schema
 from ._declare.aten import LEAF, Aten, by_operands, if_given
 from ._declare.batch import Call, Result, in_front, sized
 from ._declare.layouts import layout_kernel
-from ._declare.op import composite, op
+from ._declare.op import composite, function_of, op
 from ._declare.out import COUNTED, FILLED, MADE
 from ._declare.plans import Planned, can_be_planned, tried, twin_of
 from ._declare.rules import Spec, c_name, shape_text
@@ -216,11 +216,12 @@ op(f"zeros(int[] size, {FACTORY}) -> Tensor",
 op(f"ones(int[] size, {FACTORY}) -> Tensor",
    kernel=Factory(_sized("ones"), lambda xp, *rest, spec: _full(xp, spec, 1)),
    npu="aclnnInplaceOne(out)", samples=_SIZES, out=FILLED)
-op(f"empty(int[] size, {FACTORY}, MemoryFormat? memory_format=None) -> Tensor",
+_EMPTY = op(f"empty(int[] size, {FACTORY}, MemoryFormat? memory_format=None) -> Tensor",
    kernel=Factory(lambda size, dtype, layout, device, pin_memory, requires_grad, memory_format:
                   Spec(checked_size(size, "empty"), dtype or get_default_dtype(), format_strides(size, memory_format)),
                   _empty), out=FILLED._replace(only_resizes=True), aten="memory_format",
    kernels={"npu": "factories.unfilled", "sparse": "layouts.made_empty"})
+empty: Callable = function_of(_EMPTY)
 _FULL = op(f"full(int[] size, Scalar fill_value, {FACTORY}) -> Tensor",
    kernel=Factory(_full_spec, lambda xp, size, fill_value, *rest, spec:
                   _full(xp, spec, stored_number(fill_value, spec.dtype))),

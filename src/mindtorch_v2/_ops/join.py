@@ -26,7 +26,7 @@ from ._declare.out import JOINED
 from ._declare.rules import Spec, common_dtype, copied_strides, shape_text
 from ._declare.samples import case, cases, error, ints, t, values
 from .copy import store, stored_number, suggested_strides, uninitialised
-from .create import checked_size
+from .create import checked_size, empty
 from .view import atleast_1d, atleast_2d, atleast_3d, warn_once
 
 _arange = function_of(registry.get("arange.start_step"))
@@ -153,7 +153,7 @@ def _cat_grad(grad: Tensor, tensors_shape: Sequence[tuple[int, ...]], dim: int) 
     start, grads = 0, []
     for shape in tensors_shape:
         if shape == (0,):  # an empty vector, which is passed over
-            grads.append(grad.new_empty(shape).zero_())
+            grads.append(empty(shape, dtype=grad.dtype, device=grad._device).zero_())
             continue
         grads.append(grad.narrow(dim, start, shape[dim]))
         start += shape[dim]
@@ -187,6 +187,8 @@ def _refuse_parts(parts: Sequence[Any]) -> None:
         raise NotImplementedError("too many parts for each element to look for its own")
     if any(part.dtype != parts[0].dtype for part in parts):
         raise NotImplementedError("parts of several types")
+    if any(0 in part.shape for part in parts):
+        raise NotImplementedError("parts of nothing, which may have fewer dimensions")
 
 
 def _cat_at(g: Any, tensors: Sequence[Any], dim: int) -> Any:

@@ -12,10 +12,10 @@ from .._core.tensor import Tensor
 from .._dispatch.keys import BACKEND_MASK, CPU_MASK, CUDA_MASK, NPU_MASK, changed_modes, modes
 from ..amp import autocast
 from .captured import Runs
-from .guards import NotGuarded
 from .plan import Plan
 from .record import Pipeline
 from .trace import Layout, Trace, address_of, layout_of
+from .watching import NotGuarded
 
 _TWICE = "torch.compile with aot_autograd does not currently support double backward"
 

@@ -1,20 +1,14 @@
 """What must be as it was for a plan to be run again without the Python that recorded it (docs/compile.md)."""
 
-import datetime
-import dis
 import functools
-import gc
 import os
-import random
 import re
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from operator import is_
 from types import (
     BuiltinFunctionType,
-    CodeType,
-    FrameType,
     FunctionType,
     GetSetDescriptorType,
     MemberDescriptorType,
@@ -37,37 +31,19 @@ from ..nn import Module
 from ..nn.modules import module as _home
 from ..optim import optimizer as _optimizers
 from ..optim.optimizer import Optimizer
+from .watching import ABSENT, KNOWN, OTHERS, OURS, STREAMS, NotGuarded, Watched, home_of, is_known
 
-_OURS = {__name__.partition(".")[0], "numpy", "scipy", "ml_dtypes", "llvmlite", "cupy", "cupy_backends"}
-_KNOWN = (sys.stdlib_module_names | _OURS) - {"__main__"}
 _SIMPLE = frozenset({bool, int, float, complex, str, bytes, type(None), dtype, device, type(Ellipsis)})
 _MOST = 256  # elements of a container that are looked at
 _MOST_OBJECTS = 64  # of those that are found in others
-_STORES = frozenset({"STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL"})
-_MAKERS = frozenset({"__init__", "__new__", "__post_init__", "<module>"})  # what they write to is new
-_IMPORTS = frozenset({"_find_and_load", "_find_spec"})  # that ask finders of the program, too
 _OF_ALL = frozenset(vars(Module()))  # attributes that all modules have; what is in them is looked at by itself
 _ROOM = "_room"  # the attribute of an optimizer that says only how much memory it needs
 _OF_OPTIMIZERS = frozenset({"defaults", "param_groups", "state", _ROOM})
 _SEQUENCES = (list, tuple, set, frozenset, deque)
 _CONTAINERS = (*_SEQUENCES, dict)
 _CODE = (FunctionType, MethodType, BuiltinFunctionType, ModuleType, type)
-_FIXED = (range, slice, re.Pattern, np.dtype, np.generic, property, MemberDescriptorType, GetSetDescriptorType)
-# Builtin functions that do what a replay would leave out, or tell what it would not see; and modules of such.
-_EFFECTS = frozenset({print, input, open, setattr, delattr, exec, eval, globals})
-_EFFECTIVE = frozenset({"time", "_random", "random", "posix", "nt", "_socket", "_thread", "_contextvars", "sys", "gc"})
-_STREAMS = (random.Random, np.random.Generator, np.random.RandomState)
-# Parts of Python's library that compute, written in Python; what others do is not known.
-_PURE = frozenset({
-    "_collections_abc", "abc", "bisect", "builtins", "collections", "contextlib", "copy", "copyreg", "dataclasses",
-    "decimal", "enum", "fractions", "functools", "genericpath", "heapq", "importlib", "inspect", "itertools", "keyword",
-    "math", "numbers", "operator", "posixpath", "re", "reprlib", "statistics", "string", "types", "typing", "warnings",
-    "weakref"})  # fmt: skip
-_OTHERS = sys.stdlib_module_names - _PURE - {"__main__"}
-
-
-class NotGuarded(Exception):
-    """Why a call cannot be run again without Python."""
+_FIXED = (range, slice, re.Pattern, np.dtype, np.generic, property, MemberDescriptorType, GetSetDescriptorType,
+          type(ABSENT))  # fmt: skip
 
 
 # arguments -----------------------------------------------------------------------------------------------------------
@@ -109,115 +85,6 @@ def ambient() -> tuple:
             determinism.mode, determinism.fills)  # fmt: skip
 
 
-# what a call runs ----------------------------------------------------------------------------------------------------
-
-
-class Watched:
-    """The functions of the program that ran in a block, and things they did that a replay would leave out."""
-
-    def __init__(self) -> None:
-        self.codes: dict[CodeType, dict[str, Any]] = {}  # with their globals
-        self.stores: dict[CodeType, dict[int, str]] = {}  # what of that outlives a call is set, by line
-        self.refused: str | None = None
-        self.importing = 0
-
-    def calling(self, fn: Callable) -> Callable:
-        """The function, watched while it runs, but not while what it recorded is planned and run."""
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            with self:
-                return fn(*args, **kwargs)
-
-        return call
-
-    def __enter__(self) -> "Watched":
-        self.collects = gc.isenabled()
-        gc.disable()  # what a collection runs, such as finalizers of others, is not the function's
-        self.before, self.traces = sys.getprofile(), sys.gettrace() is None
-        if self.traces:
-            sys.settrace(self._called)
-        sys.setprofile(self._event)
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        if sys.getprofile() == self._event:  # and not one that the program began in between
-            sys.setprofile(self.before)
-        if sys.gettrace() == self._called:
-            sys.settrace(None)
-        if self.collects:
-            gc.enable()
-
-    def _called(self, frame: FrameType, event: str, argument: Any) -> Callable | None:
-        """What sees the lines of functions that may set something."""
-        code = frame.f_code
-        if _ours(frame.f_globals) or code.co_name in _MAKERS or self.importing:
-            return None
-        if code not in self.stores:
-            self.stores[code] = _stores_of(code)
-        return self._at_line if self.stores[code] else None
-
-    def _at_line(self, frame: FrameType, event: str, argument: Any) -> Callable:
-        name = self.stores[frame.f_code].get(frame.f_lineno) if event == "line" else None
-        if name is not None and self.refused is None:
-            self.refused = f"{frame.f_code.co_name} sets {name}"
-        return self._at_line
-
-    def _event(self, frame: FrameType, event: str, argument: Any) -> None:
-        code = frame.f_code
-        if code.co_name in _IMPORTS and event in ("call", "return"):  # which happen once
-            self.importing += 1 if event == "call" else -1
-        elif self.importing:
-            return
-        elif event == "call":
-            if code not in self.codes and not _ours(frame.f_globals):
-                self.codes[code] = frame.f_globals
-            elif self.refused is None and _effective(frame):
-                self.refused = f"{frame.f_back.f_code.co_name} calls {code.co_name}"  # type: ignore[union-attr]
-        elif event == "c_call" and self.refused is None and not _ours(frame.f_globals) and _effect(argument):
-            if code.co_name not in _MAKERS or argument not in (setattr, delattr):
-                self.refused = f"{code.co_name} calls {argument.__name__}"
-
-    def check(self) -> None:
-        """Refuses functions that change what outlives them."""
-        if self.refused is not None:
-            raise NotGuarded(self.refused)
-        for code in self.codes if not self.traces else ():  # a debugger saw the lines
-            for name in _stores_of(code).values() if code.co_name not in _MAKERS else ():
-                raise NotGuarded(f"{code.co_name} sets {name}")
-
-
-def _stores_of(code: CodeType) -> dict[int, str]:
-    """The attributes, globals and variables of outer functions that a function sets, by line."""
-    found = {}
-    for instruction in dis.get_instructions(code):
-        outer = instruction.opname == "STORE_DEREF" and instruction.argval in code.co_freevars
-        place = instruction.positions
-        if (instruction.opname in _STORES or outer) and place is not None and place.lineno is not None:
-            found[place.lineno] = instruction.argval
-    return found
-
-
-def _effect(function: Any) -> bool:
-    """Whether a function of C does more than compute of its arguments."""
-    own = getattr(function, "__self__", None)
-    return (getattr(function, "__name__", "") == "write" or own is datetime.datetime or own is datetime.date
-            or isinstance(own, _STREAMS) or getattr(function, "__module__", None) in _EFFECTIVE
-            or own.__class__ is ModuleType and function in _EFFECTS)  # fmt: skip
-
-
-def _effective(frame: FrameType) -> bool:
-    """Whether the program calls a function of Python's library that may do more than compute."""
-    before = frame.f_back
-    home = (frame.f_globals.get("__name__") or "").partition(".")[0]
-    return home in _OTHERS and before is not None and not _ours(before.f_globals)
-
-
-def _ours(scope: dict[str, Any]) -> bool:
-    """Whether code is of this library, below it or of Python's: what it does is known to stay inside a call."""
-    name = (scope.get("__name__") or "").partition(".")[0]
-    return name in _KNOWN or name.startswith("namedtuple_")  # whose constructors have a scope of their own
-
-
 # what it reads -------------------------------------------------------------------------------------------------------
 
 
@@ -252,8 +119,8 @@ class Surroundings:
             return
         self._noted.add((id(scope), name))
         value = scope[name]
-        if value is os.environ or value is os and "environ" in names:
-            raise NotGuarded("it reads the environment")
+        if value is os.environ or value is os.getenv or value is os and not {"environ", "getenv"}.isdisjoint(names):
+            self._take(os.environ._data)  # type: ignore[attr-defined]
         self.places.append((scope, name, value))
         if isinstance(value, ModuleType):
             self._take_scope(vars(value), names)
@@ -262,7 +129,7 @@ class Surroundings:
 
     def _take_scope(self, scope: dict[str, Any], names: Iterable[str]) -> None:
         """Takes what is read of a module of the program."""
-        if not _ours(scope):
+        if not is_known(scope):
             for name in names:
                 if name in scope:
                     self._note(scope, name, names)
@@ -270,7 +137,7 @@ class Surroundings:
     def _take_class(self, kind: type) -> None:
         """Takes what is read of a class of the program."""
         for one in kind.__mro__:
-            if id(one) in self._seen or _is_known(one):
+            if id(one) in self._seen or _is_known_class(one):
                 continue
             self._seen.add(id(one))
             members = vars(one)
@@ -303,7 +170,7 @@ class Surroundings:
         elif isinstance(value, Optimizer):
             self._take_optimizer(value)
         elif isinstance(value, FunctionType):
-            if not _ours(value.__globals__):
+            if not is_known(value.__globals__):
                 for cell in _cells(value):
                     self._take_cell(cell)
                 if vars(value):
@@ -336,7 +203,7 @@ class Surroundings:
         if _hooks_of(optimizer):
             raise NotGuarded(f"{type(optimizer).__name__} has hooks")
         self._take_class(type(optimizer))
-        varies = _is_known(type(optimizer))  # what steps of the program do with numbers is not known
+        varies = _is_known_class(type(optimizer))  # what steps of the program do with numbers is not known
         for group in optimizer.param_groups:
             self.rates += _rates(group) if varies else ()
         self.optimizers.append((optimizer, varies, _of_optimizer(optimizer, varies)))
@@ -360,26 +227,31 @@ class Surroundings:
                 continue
             if isinstance(held, np.ndarray):
                 raise NotGuarded("it reads an array of NumPy, whose elements may change")
-            if isinstance(held, _STREAMS):  # whose methods, where Cython made them, no profiler sees
+            if isinstance(held, STREAMS):  # whose methods, where Cython made them, no profiler sees
                 raise NotGuarded("it draws random numbers")
             slots = _slots(held)
             inside = _inside(held, slots)
             if inside is None:
-                if type(held).__module__.partition(".")[0] in _OURS:
+                if home_of(type(held)) in OURS:
                     continue
                 raise NotGuarded(f"it reads a {type(held).__name__}")
             if len(inside) > _MOST or len(self._looked_at) >= _MOST_OBJECTS:
                 raise NotGuarded("it reads more than can be looked at each time")
             self._looked_at.add(id(held))
             self.objects.append((held, slots, inside))
-            if isinstance(held, _CONTAINERS):
+            if isinstance(held, (*_CONTAINERS, ContextVar)):
                 waiting += inside
             else:
                 self._take_class(type(held))
                 # Attributes that are read by code which is not watched may have any name.
-                all_of_it = any([_is_known(kind) for kind in type(held).__mro__ if kind is not object])
+                homes = [home_of(kind) for kind in type(held).__mro__ if kind is not object]
+                all_of_it = any([home in KNOWN and home not in OTHERS for home in homes])  # no call of others goes on
                 own = _attributes(held, slots) or {}
                 waiting += [part for name, part in own.items() if all_of_it or name in self.names]
+
+    def is_fixed(self, value: Any) -> bool:
+        """Whether a value of a result is the same at each call: one without parts that change, or seen before it."""
+        return value.__class__ in _SIMPLE or isinstance(value, type) or id(value) in self._looked_at
 
     def shows(self, rates: Iterable[int]) -> bool:
         """Whether code of the program may look at some of the rates, too."""
@@ -516,6 +388,8 @@ def _rates(group: dict[str, Any]) -> list[Rate]:
 
 def _inside(value: Any, slots: tuple[str, ...]) -> tuple | None:
     """What a container or an object holds; None where it does not say."""
+    if value.__class__ is ContextVar:
+        return (value.get(ABSENT),)
     if isinstance(value, dict):
         held: tuple | None = (*value.keys(), *value.values())
     else:
@@ -538,7 +412,7 @@ def _slots(value: Any) -> tuple[str, ...]:
     """The attributes that classes of the program have places for in an object."""
     found = []
     for kind in type(value).__mro__:
-        if not _is_known(kind):
+        if not _is_known_class(kind):
             named = vars(kind).get("__slots__", ())
             for name in (named,) if isinstance(named, str) else named:
                 hidden = name.startswith("__") and not name.endswith("__")
@@ -546,9 +420,9 @@ def _slots(value: Any) -> tuple[str, ...]:
     return tuple([name for name in found if name not in ("__dict__", "__weakref__")])
 
 
-def _is_known(kind: type) -> bool:
+def _is_known_class(kind: type) -> bool:
     """Whether a class is of this library, below it or of Python's."""
-    return (kind.__module__ or "").partition(".")[0] in _KNOWN
+    return home_of(kind) in KNOWN
 
 
 def _same(now: tuple | None, before: tuple | None) -> bool:

@@ -517,8 +517,10 @@ class _Missing:
 
     def _made(self, args: tuple) -> Any:
         tensors = [t for a in args for t in (a if a.__class__ in (tuple, list) else (a,)) if isinstance(t, Tensor)]
-        if any(not t._array.size or t._keys & BACKEND_MASK not in _DEVICES for t in tensors):
+        if any(t._keys & BACKEND_MASK not in _DEVICES for t in tensors):
             return CUT
+        if any(isinstance(a, Tensor) and not a._array.size for a in args) or not any(t._array.size for t in tensors):
+            return CUT  # of nothing; but a list that is joined may have something else in it
         if len({t._device for t in tensors}) != 1:
             return CUT
         return recipe_for(self.operator, args, self.free)
@@ -535,8 +537,9 @@ def _cutting(below: Callable, draws: bool = False) -> Callable:
 
     def kernel(*args: Any) -> Any:
         tensors = [t for a in args for t in (a if a.__class__ in (tuple, list) else (a,)) if isinstance(t, Tensor)]
-        if tensors or draws and own_trace().draws:
-            flush_current()  # what makes elements of nothing needs none of what was recorded, but for draws before it
+        # What makes elements of nothing needs none of what was recorded, but for draws before it.
+        if any([t._array.size for t in tensors]) or draws and own_trace().draws:
+            flush_current()
             for tensor in tensors:
                 if tensor._array.__class__ is Deferred:
                     tensor._settle()

@@ -27,9 +27,11 @@ from .backward import Backward, CompiledFunctionBackward, overlap, view_of
 from .captured import Runs
 from .ending import Element
 from .factors import known_factors, run_with_factors
-from .guards import NotGuarded, Surroundings, Watched, ambient, global_hooks, key_of
+from .guards import Surroundings, ambient, global_hooks, key_of
+from .parts import Parts
 from .sources import Gradients, Held, Owner, Sources, Written, is_spent, twin_of
 from .trace import Trace, address_of
+from .watching import NotGuarded, Watched
 
 _MOST = 64  # kinds of arguments that are kept
 _TRIED = 4  # times after which hooks that come and go are no reason to try again
@@ -181,12 +183,14 @@ class Replay:
         calls = sum(entry.kind != "view" for entry in self.plan.entries)
         if calls < _LEAST and pipe.saved <= 0 and self.plan.left_out() < _MOVED:
             raise NotGuarded("it is too short")
-        leaves = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
+        self.parts = Parts(result, watched.is_new, surroundings.is_fixed)
+        leaves = [leaf for leaf in self.parts.leaves if isinstance(leaf, Tensor)]
         if not whole and any([_needs_graph(leaf) or leaf._base is not None for leaf in leaves]):
             raise NotGuarded("its results need gradients, or are views")
         self.gradients = Gradients(sources, pipe.made, "grad" in surroundings.names)
         self._find_inputs(trace, tensors, sources.held, pipe.unwritten, _saved_alone(result))
-        needing = self._find_results(trace, pipe.made, result, pipe.returned, tensors)
+        needing = self._find_results(trace, pipe.made, pipe.returned, tensors)
+        self.parts.leaves = []  # which nobody is to hold longer
         self.bumps = sources.writes()
         if len(tensors) > 1 and any([owner.argument is not None for owner, _ in self.bumps]):
             raise NotGuarded("an argument is written, and there are others, which may lie in the same memory")
@@ -331,14 +335,14 @@ class Replay:
                     found.append((of_argument, which, at - address_of(source), id(source)))
         return found[0][:3] if found and len({source for *_, source in found}) == 1 else None
 
-    def _find_results(self, trace: Trace, made: Sequence[Any], result: Any, returned: Any,
+    def _find_results(self, trace: Trace, made: Sequence[Any], returned: Any,
                       tensors: Sequence[Tensor]) -> list[Tensor]:  # fmt: skip
         """Notes what is made of the outputs; gives the results that need gradients.
 
         `returned` is the result with Elements where such were looked at, or None.
         """
         needing: list[Tensor] = []
-        leaves, self.structure = pytree.tree_flatten(result)
+        leaves = self.parts.leaves
         if returned is not None:
             values, leaves = leaves, pytree.tree_leaves(returned)
             if len(leaves) != len(values):
@@ -348,15 +352,17 @@ class Replay:
         places = {id(tensor) for tensor, _ in self.surroundings.tensors()}
         self.results: list[tuple[str, Any, Any]] = []
         roots = {trace.outputs[output] for output in self.gradients.outputs}
-        for leaf in leaves:
-            if leaf.__class__ is Element:
+        for at, leaf in enumerate(leaves):
+            if at in self.parts.objects:
+                self.results.append(("object", None, None))
+            elif leaf.__class__ is Element:
                 source = leaf.tensor
                 if id(source._array) not in positions:
                     raise NotGuarded("elements are looked at that it does not compute")
                 seen = source._keys & BACKEND_MASK, source._device
                 self.results.append(("element", positions[id(source._array)], seen))
             elif not isinstance(leaf, Tensor):
-                if leaf.__class__ not in (bool, int, float, complex, str, type(None)):
+                if not self.surroundings.is_fixed(leaf):
                     raise NotGuarded(f"it gives a {type(leaf).__name__}")
                 self.results.append(("value", leaf, None))
             elif id(leaf) in arguments:
@@ -462,7 +468,7 @@ class Replay:
             for number, leaf in enumerate(needing):
                 leaf._edge = (node, number)
                 leaf._edge_version = version_of(leaf)
-        return self.structure.unflatten(leaves)
+        return self.parts.joined(leaves)
 
 
 def _needs_graph(leaf: Tensor) -> bool:

@@ -11,8 +11,8 @@ from .._autograd.function import BackwardCFunction
 from .._autograd.node import Node, VersionCounter, saving_hooks
 from .._core.planning import changes
 from .._core.tensor import Tensor
-from .guards import NotGuarded
 from .trace import address_of, layout_of
+from .watching import NotGuarded
 
 
 class Owner(NamedTuple):

@@ -624,6 +624,37 @@ def test_numbers_that_fill_parts(kind: torch.dtype, value: Any) -> None:
         assert run(True) == run(False)
 
 
+@pytest.mark.parametrize("empty", [(0,), (0, 3), (2, 0)])
+@pytest.mark.parametrize("join", ["cat", "hstack", "vstack", "stack"])
+def test_lists_in_which_a_tensor_is_empty(join: str, empty: tuple[int, ...]) -> None:
+    """What is joined with nothing stays recorded; errors and gradients are those of eager."""
+
+    def run() -> Any:
+        x = torch.arange(6.0).reshape(2, 3).requires_grad_()
+        nothing = torch.zeros(empty, requires_grad=True)
+        made = getattr(torch, join)([nothing, x.exp(), x.sin()]) * 2
+        made.sum().backward()
+        return made.detach(), x.grad, nothing.grad
+
+    def outcome() -> Any:
+        try:
+            return run()
+        except (RuntimeError, IndexError) as error:
+            return type(error), str(error)
+
+    expected = outcome()
+    for _ in range(2):
+        with torch.pipeline() as pipe:
+            found = outcome()
+        if isinstance(expected[0], type):
+            assert found == expected
+        else:
+            assert len(pipe.history) == 1
+            for a, b in zip(expected, found, strict=True):
+                torch.testing.assert_close(b, a)
+                assert a.stride() == b.stride()
+
+
 def test_a_number_is_filled_in_by_the_kernel_that_computes_the_rest() -> None:
     x = torch.arange(6.0).reshape(2, 3)
     with torch.pipeline() as pipe:

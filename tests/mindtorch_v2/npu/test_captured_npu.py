@@ -14,7 +14,7 @@ from mindtorch_v2 import nn
 from mindtorch_v2._backends.npu import captured as npu_captured
 from mindtorch_v2._backends.npu.streams import current_stream
 from mindtorch_v2._core.planning import forget_plans
-from mindtorch_v2._pipeline import guards
+from mindtorch_v2._pipeline import watching
 
 RECORDED = 2  # calls before a plan is replayed
 STEPWISE = 2  # replays before it is captured
@@ -23,7 +23,7 @@ STEPWISE = 2  # replays before it is captured
 @pytest.fixture(autouse=True)
 def as_a_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The simulator counts as a part of CANN, which no compiled function is watched in."""
-    monkeypatch.setattr(guards, "_KNOWN", guards._KNOWN | {"simulator"})
+    monkeypatch.setattr(watching, "KNOWN", watching.KNOWN | {"simulator"})
     forget_plans()
     dynamo.reset()
     yield
