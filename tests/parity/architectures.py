@@ -168,6 +168,9 @@ def check_compiled_steps(model: Any, batch: dict[str, Any]) -> None:
     import torch
 
     models = [copy.deepcopy(model).train() for _ in range(2)]
+    if any(isinstance(module, torch.nn.BatchNorm2d) for module in model.modules()):  # which blow up roundings
+        batch = {key: value.double() if value.is_floating_point() else value for key, value in batch.items()}
+        models = [one.double() for one in models]
     plain, compiled = training(models[0]), torch.compile(training(models[1]))
     for number in range(6):
         losses = []
@@ -176,7 +179,7 @@ def check_compiled_steps(model: Any, batch: dict[str, Any]) -> None:
             losses.append(step(batch).item())
         np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4, err_msg=f"loss of step {number}")
     for (name, expected), found in zip(models[0].named_parameters(), models[1].parameters(), strict=True):
-        np.testing.assert_allclose(found.detach(), expected.detach(), rtol=1e-3, atol=2e-4, err_msg=name)
+        np.testing.assert_allclose(found.detach(), expected.detach(), rtol=1e-3, atol=1e-4, err_msg=name)
 
 
 def run(name: str, folder: Path, weights: dict[str, np.ndarray] | None) -> dict[str, np.ndarray]:
