@@ -458,6 +458,55 @@ def test_another_way_through_a_function_is_watched_too(mode: str, capsys: pytest
     assert capsys.readouterr().out == "told\n" * (6 - before)
 
 
+class Counted(Net):
+    """A module, or with another base an object, that the program counts in between calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps, self.factor, self.factor1 = 0, 2.0, 3.0
+
+
+class Trainer:
+    def __init__(self) -> None:
+        self.steps, self.factor, self.factor1, self.net = 0, 2.0, 3.0, Net()
+
+    def run(self, x: torch.Tensor) -> torch.Tensor:
+        return long(x) * self.factor + self.net.first(x)
+
+    def run_by_name(self, x: torch.Tensor) -> torch.Tensor:
+        return long(x) * getattr(self, "factor" + str(1))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", [Counted, Trainer])
+@pytest.mark.parametrize("by_name", [False, True])
+def test_attributes_that_are_not_read_may_change(
+    monkeypatch: pytest.MonkeyPatch, by_name: bool, kind: type, mode: str
+) -> None:
+    counted, run = [], Replay.run
+    monkeypatch.setattr(Replay, "run", lambda self, tensors: counted.append(0) or run(self, tensors))
+    held = kind()
+
+    def read(x: torch.Tensor) -> torch.Tensor:
+        return long(x) * held.factor + held.first(x)
+
+    def read_by_name(x: torch.Tensor) -> torch.Tensor:
+        return long(x) * getattr(held, "factor" + str(1))
+
+    if kind is Trainer:
+        fn = held.run_by_name if by_name else held.run
+    else:
+        fn = read_by_name if by_name else read
+    compiled = torch.compile(fn, mode=mode)
+    with torch.no_grad():
+        for number in range(12):
+            held.steps += 1
+            if number in (6, 9):
+                held.factor, held.factor1 = float(number), number + 1.0
+            torch.testing.assert_close(compiled(X), fn(X))
+    assert bool(counted) is not by_name
+
+
 def test_logs_are_written_each_time(caplog: pytest.LogCaptureFixture) -> None:
     compiled = torch.compile(REFUSED["log"][0])
     with torch.no_grad():

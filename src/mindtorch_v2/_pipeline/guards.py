@@ -37,8 +37,12 @@ _SIMPLE = frozenset({bool, int, float, complex, str, bytes, type(None), dtype, d
 _MOST = 256  # elements of a container that are looked at
 _MOST_OBJECTS = 64  # of those that are found in others
 _OF_ALL = frozenset(vars(Module()))  # attributes that all modules have; what is in them is looked at by itself
+_CALLED = _OF_ALL | {"forward"}  # what is read to call a module
 _ROOM = "_room"  # the attribute of an optimizer that says only how much memory it needs
 _OF_OPTIMIZERS = frozenset({"defaults", "param_groups", "state", _ROOM})
+_BY_NAME = frozenset({"getattr", "vars", "__dict__", "__getattribute__", "attrgetter", "dir", "getmembers", "copy",
+                      "deepcopy", "asdict", "__getstate__"})  # fmt: skip
+Names = set[str] | None  # None stands for all
 _SEQUENCES = (list, tuple, set, frozenset, deque)
 _CONTAINERS = (*_SEQUENCES, dict)
 _CODE = (FunctionType, MethodType, BuiltinFunctionType, ModuleType, type)
@@ -92,14 +96,14 @@ class Surroundings:
     """Modules, globals and closures that a function reads, as they are now."""
 
     def __init__(self, fn: Callable, watched: Watched) -> None:
-        self.modules: list[tuple[Module, tuple]] = []
+        self.modules: list[tuple[Module, Names, tuple]] = []  # with the attributes that are looked at
         self.places: list[tuple[Any, str, Any]] = []  # names in scopes and classes, with their values
         self.classes: list[tuple[Any, int]] = []  # the members of classes, and how many they are
         self.cells: list[tuple[Any, Any]] = []
         self.optimizers: list[tuple[Optimizer, bool, tuple]] = []  # whether their numbers are rates, and what they hold
         self.rates: list[Rate] = []
-        # Containers and plain objects, with the names of their slots, and what is in them.
-        self.objects: list[tuple[Any, tuple[str, ...], tuple]] = []
+        # Containers and plain objects: the names of slots, the attributes that are looked at, and what is in them.
+        self.objects: list[tuple[Any, tuple[str, ...], Names, tuple]] = []
         self._seen: set[int] = set()
         self._looked_at: set[int] = set()
         self._noted: set[tuple[int, str]] = set()
@@ -107,6 +111,7 @@ class Surroundings:
         # Attributes that are read, and those whose names getattr may be given.
         self.names = {name for code in watched.codes for name in code.co_names}
         self.names |= {text for code in watched.codes for text in code.co_consts if text.__class__ is str}
+        self._by_name = not self.names.isdisjoint(_BY_NAME)
         self.version = changes[0]
         for value in (fn, *_defaults(fn)):
             self._take(value)
@@ -174,7 +179,7 @@ class Surroundings:
                 for cell in _cells(value):
                     self._take_cell(cell)
                 if vars(value):
-                    self.objects.append((value, (), _inside(value, ()) or ()))
+                    self.objects.append((value, (), None, _inside(value, (), None) or ()))
                 for held in (*_defaults(value), *vars(value).values()):
                     self._take(held)
         elif isinstance(value, MethodType):
@@ -190,13 +195,18 @@ class Surroundings:
 
     def _take_module(self, module: Module) -> None:
         own = vars(module)
-        self.modules.append((module, _of_module(module)))
+        names = self._looked_for(module)
+        self.modules.append((module, names, _of_module(module, names)))
         if any(own[name] for name in own if name.endswith("_hooks") and "state" not in name and "load" not in name):
             raise NotGuarded(f"{type(module).__name__} has hooks")
         self._take_class(type(module))
         for name, held in own.items():
             if name not in _OF_ALL and name in self.names and not isinstance(held, Module):
                 self._take(held)
+
+    def _looked_for(self, value: Any) -> Names:
+        """The attributes of an object that are read, if its class and all functions tell them by their names."""
+        return None if self._by_name or _is_read_elsewhere(value) else self.names
 
     def _take_optimizer(self, optimizer: Optimizer) -> None:
         """Takes options and state, of which there is more than is looked at of other objects."""
@@ -230,7 +240,8 @@ class Surroundings:
             if isinstance(held, STREAMS):  # whose methods, where Cython made them, no profiler sees
                 raise NotGuarded("it draws random numbers")
             slots = _slots(held)
-            inside = _inside(held, slots)
+            names = self._looked_for(held)
+            inside = _inside(held, slots, names)
             if inside is None:
                 if home_of(type(held)) in OURS:
                     continue
@@ -238,15 +249,13 @@ class Surroundings:
             if len(inside) > _MOST or len(self._looked_at) >= _MOST_OBJECTS:
                 raise NotGuarded("it reads more than can be looked at each time")
             self._looked_at.add(id(held))
-            self.objects.append((held, slots, inside))
+            self.objects.append((held, slots, names, inside))
             if isinstance(held, (*_CONTAINERS, ContextVar)):
                 waiting += inside
             else:
                 self._take_class(type(held))
-                # Attributes that are read by code which is not watched may have any name.
-                homes = [home_of(kind) for kind in type(held).__mro__ if kind is not object]
-                all_of_it = any([home in KNOWN and home not in OTHERS for home in homes])  # no call of others goes on
                 own = _attributes(held, slots) or {}
+                all_of_it = _is_read_elsewhere(held)
                 waiting += [part for name, part in own.items() if all_of_it or name in self.names]
 
     def is_fixed(self, value: Any) -> bool:
@@ -259,7 +268,7 @@ class Surroundings:
 
     def tensors(self) -> Iterator[tuple[Tensor, Callable[[], bool]]]:
         """The tensors it reads, each with a function that says whether it still is in its place."""
-        for module, _ in self.modules:
+        for module, *_ in self.modules:
             for members in (module._parameters, module._buffers):
                 for name, tensor in members.items():
                     if tensor is not None:
@@ -289,8 +298,8 @@ class Surroundings:
         for cell, value in self.cells:
             if cell.cell_contents is not value:
                 return False
-        for value, slots, inside in self.objects:
-            if not _same(_inside(value, slots), inside):
+        for value, slots, names, inside in self.objects:
+            if not _same(_inside(value, slots, names), inside):
                 return False
         for optimizer, varies, parts in self.optimizers:
             if not _same(_of_optimizer(optimizer, varies), parts):
@@ -298,8 +307,8 @@ class Surroundings:
         if changes[0] != self.version:
             if global_hooks():
                 return False
-            for module, known in self.modules:
-                if not _same(_of_module(module), known):
+            for module, names, known in self.modules:
+                if not _same(_of_module(module, names), known):
                     return False
             self.version = changes[0]
         return True
@@ -330,11 +339,12 @@ def _defaults(fn: Any) -> tuple:
     return (*(getattr(fn, "__defaults__", None) or ()), *(getattr(fn, "__kwdefaults__", None) or {}).values())
 
 
-def _of_module(module: Module) -> tuple:
+def _of_module(module: Module, names: Names) -> tuple:
     """The attributes of a module: the objects themselves, which compare by identity."""
     own = vars(module)
     hooks = tuple([len(own[name]) for name in own if name.endswith("_hooks")])
-    return (*own.keys(), *own.values(), *module._parameters.values(), *module._buffers.values(),
+    values = own.values() if names is None else [own[name] for name in own if name in names or name in _CALLED]
+    return (*own.keys(), *values, *module._parameters.values(), *module._buffers.values(),
             *module._modules.values(), hooks)  # fmt: skip
 
 
@@ -386,8 +396,8 @@ def _rates(group: dict[str, Any]) -> list[Rate]:
     return found
 
 
-def _inside(value: Any, slots: tuple[str, ...]) -> tuple | None:
-    """What a container or an object holds; None where it does not say."""
+def _inside(value: Any, slots: tuple[str, ...], names: Names) -> tuple | None:
+    """What a container or an object holds, of its attributes those of these names; None where it does not say."""
     if value.__class__ is ContextVar:
         return (value.get(ABSENT),)
     if isinstance(value, dict):
@@ -397,7 +407,9 @@ def _inside(value: Any, slots: tuple[str, ...]) -> tuple | None:
     if value.__class__ in _CONTAINERS:
         return held
     found = _attributes(value, slots)
-    return held if found is None else (*(held or ()), *found, *found.values())
+    if found is None:
+        return held
+    return (*(held or ()), *found, *[part for name, part in found.items() if names is None or name in names])
 
 
 def _attributes(value: Any, slots: tuple[str, ...]) -> dict[str, Any] | None:
@@ -418,6 +430,15 @@ def _slots(value: Any) -> tuple[str, ...]:
                 hidden = name.startswith("__") and not name.endswith("__")
                 found.append(f"_{kind.__name__.lstrip('_')}{name}" if hidden else name)
     return tuple([name for name in found if name not in ("__dict__", "__weakref__")])
+
+
+def _is_read_elsewhere(value: Any) -> bool:
+    """Whether code that is not watched may read attributes of an object, by any name: that of a class that it is of.
+
+    Of classes whose calls are refused there is none.
+    """
+    homes = {home_of(kind) for kind in type(value).__mro__ if kind not in Module.__mro__}
+    return any([home in KNOWN and home not in OTHERS for home in homes])
 
 
 def _is_known_class(kind: type) -> bool:
