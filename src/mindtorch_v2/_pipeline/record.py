@@ -8,10 +8,12 @@ from typing import Any
 from .._autograd.derive import Within
 from .._backends.cpu.factors import drop
 from .._core.deferred import Deferred
+from .._core.device import contiguous_format
 from .._core.device_objects import OutOfMemoryError
+from .._core.dtype import get_default_dtype, int64
 from .._core.planning import plans
 from .._core.tensor import Tensor, flush_pending
-from .._dispatch.callers import compile_function
+from .._dispatch.callers import call_bound, compile_function
 from .._dispatch.keys import (
     AUTOGRAD_MASK,
     BACKEND_MASK,
@@ -23,12 +25,13 @@ from .._dispatch.keys import (
     changed_modes,
     modes,
 )
-from .._dispatch.registry import Operator
+from .._dispatch.registry import Operator, registry
 from .._dispatch.schema import MISSING, NUMBERS, Argument
 from .._ops._declare.batch import draws
 from .._ops._declare.families import result_of
 from .._ops._declare.plans import key_part, signed_zero
 from .._ops._declare.rules import shares_storage
+from .._ops.create import empty
 from .ahead import Recorder, indented, is_default, lines_ahead
 from .cache import plan_of
 from .current import own_trace, state
@@ -309,6 +312,8 @@ def kernel_of(operator: Operator, below: Callable, mask: int) -> Callable:
         is_plain = operator.is_composite and mask == CPU_MASK | PIPELINE_MASK
         return shortcut_kernel(operator, getattr(below, "without_plans", below)) if is_plain else below
     tensors = [a for a in schema.arguments if a.is_tensor]
+    if backend == CPU_MASK and operator.name in _DRAWN_ALIKE:
+        return _drawing(operator, _cutting(below, True))
     if declaration is None or backend not in _DEVICES or not tensors:
         return _cutting(below, draws(operator))
     if declaration.family.is_view:
@@ -547,6 +552,31 @@ def _cutting(below: Callable, draws: bool = False) -> Callable:
             modes.__dict__["pipeline"].ran_at_once()
         with changed_modes(include=modes.include & ~PIPELINE_MASK):
             return below(*args)
+
+    return kernel
+
+
+# Factories that draw, and operators that draw the same in the shape of a tensor, which can be recorded.
+_DRAWN_ALIKE = {
+    "aten::rand": "aten::rand_like", "aten::randn": "aten::randn_like", "aten::randint": "aten::randint_like",
+    "aten::randint.low": "aten::randint_like.low",
+}  # fmt: skip
+
+
+def _drawing(operator: Operator, cut: Callable) -> Callable:
+    """The recording kernel of a factory that draws."""
+    names = operator.schema.names
+    place, options = names.index("size"), [names.index(name) for name in ("generator", "layout", "requires_grad")]
+    kind_at, draws_integers = names.index("dtype"), "high" in names
+
+    def kernel(*args: Any) -> Any:
+        size = args[place]
+        if any([args[at] for at in options]) or not all([extent > 0 for extent in size]):
+            return cut(*args)
+        kind = args[kind_at] or (int64 if draws_integers else get_default_dtype())
+        anchor = empty((), dtype=kind, device="cpu").expand(size)
+        rest = (*args[:place], *args[place + 1 : kind_at], kind, None, None, None, False, contiguous_format)
+        return call_bound(registry.get(_DRAWN_ALIKE[operator.name]), (anchor, *rest))
 
     return kernel
 

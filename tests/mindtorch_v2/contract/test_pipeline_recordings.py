@@ -624,6 +624,39 @@ def test_numbers_that_fill_parts(kind: torch.dtype, value: Any) -> None:
         assert run(True) == run(False)
 
 
+@pytest.mark.parametrize("make, recorded", [
+    (lambda: torch.rand(5, 3), True), (lambda: torch.randn(50), True), (lambda: torch.randint(2, 9, (4, 4)), True),
+    (lambda: torch.randint(7, (3,)), True), (lambda: torch.rand(4, dtype=torch.float64), True),
+    (lambda: torch.randn(33, dtype=torch.bfloat16), True), (lambda: torch.rand(()), True),
+    (lambda: torch.randint(0, 2, (5,), dtype=torch.uint8), True), (lambda: torch.rand(3, device="cpu"), True),
+    (lambda: torch.randn(4, dtype=torch.complex64), True), (lambda: torch.randn(2, 0), False),
+    (lambda: torch.randn(3, requires_grad=True), False), (lambda: torch.randperm(9), False),
+    (lambda: torch.rand(3, generator=torch.Generator().manual_seed(3)), False)])
+def test_factories_that_draw(make: Any, recorded: bool) -> None:
+    def run() -> list[Any]:
+        torch.manual_seed(1)
+        return [make(), make() * 2, torch.rand(2), make()]
+
+    expected = run()
+    with torch.pipeline() as pipe:
+        found = run()
+        assert (len(pipe) > 2) is recorded
+    for a, b in zip(expected, found, strict=True):
+        assert torch.equal(a, b) and a.dtype is b.dtype and a.stride() == b.stride()
+        assert a._version == b._version and a.requires_grad == b.requires_grad
+
+
+@pytest.mark.parametrize("make", [
+    lambda: torch.rand(3, dtype=torch.int64), lambda: torch.rand(-1), lambda: torch.randint(5, 2, (3,)),
+    lambda: torch.randint(0, 300, (3,), dtype=torch.uint8), lambda: torch.rand(2, layout=torch.sparse_coo)])
+def test_factories_that_draw_refuse_what_they_do_elsewhere(make: Any) -> None:
+    with pytest.raises(Exception) as expected:
+        make()
+    with pytest.raises(type(expected.value)) as found, torch.pipeline():
+        make()
+    assert str(found.value) == str(expected.value)
+
+
 @pytest.mark.parametrize("empty", [(0,), (0, 3), (2, 0)])
 @pytest.mark.parametrize("join", ["cat", "hstack", "vstack", "stack"])
 def test_lists_in_which_a_tensor_is_empty(join: str, empty: tuple[int, ...]) -> None:
