@@ -11,6 +11,7 @@ from .._core.tensor import Tensor, flush_pending
 from .._dispatch.keys import PIPELINE_MASK, changed_modes, modes
 from .._logging import shows
 from .._pipeline.cache import plan_of
+from .._pipeline.current import state as recorders
 from .._pipeline.ending import elements_returned
 from .._pipeline.factors import known_factors, run_with_factors
 from .._pipeline.plan import Plan
@@ -403,6 +404,8 @@ def _scalar_type(name: str) -> str:
 
 def _looked_at() -> None:
     """Elements are looked at: what was recorded must be computed, and in general the call cannot be replayed."""
+    if not recorders.threads:
+        return
     pipe = modes.__dict__.get("pipeline")
     if pipe.__class__ is Recording and not pipe.leaving and modes.include & PIPELINE_MASK:
         pipe.looked_at()
