@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._core.determinism import determinism
-from .._core.device import device, get_default_device
+from .._core.device import Size, device, get_default_device
 from .._core.dtype import dtype, get_default_dtype
 from .._core.planning import changes
 from .._core.tensor import Tensor
@@ -40,8 +40,10 @@ _OF_ALL = frozenset(vars(Module()))  # attributes that all modules have; what is
 _CALLED = _OF_ALL | {"forward"}  # what is read to call a module
 _ROOM = "_room"  # the attribute of an optimizer that says only how much memory it needs
 _OF_OPTIMIZERS = frozenset({"defaults", "param_groups", "state", _ROOM})
+# What reads attributes by names that are not in the code.
 _BY_NAME = frozenset({"getattr", "vars", "__dict__", "__getattribute__", "attrgetter", "dir", "getmembers", "copy",
-                      "deepcopy", "asdict", "__getstate__"})  # fmt: skip
+                      "deepcopy", "asdict", "astuple", "fields", "replace", "format", "format_map",
+                      "__getstate__"})  # fmt: skip
 Names = set[str] | None  # None stands for all
 _SEQUENCES = (list, tuple, set, frozenset, deque)
 _CONTAINERS = (*_SEQUENCES, dict)
@@ -260,7 +262,7 @@ class Surroundings:
 
     def is_fixed(self, value: Any) -> bool:
         """Whether a value of a result is the same at each call: one without parts that change, or seen before it."""
-        return value.__class__ in _SIMPLE or isinstance(value, type) or id(value) in self._looked_at
+        return value.__class__ in _SIMPLE or isinstance(value, (type, Size)) or id(value) in self._looked_at
 
     def shows(self, rates: Iterable[int]) -> bool:
         """Whether code of the program may look at some of the rates, too."""

@@ -216,7 +216,7 @@ def _path_to(before: list[dis.Instruction], name: str, line: int) -> tuple[str, 
     own = last.argval[-1] if last.opname in _LOADS_LAST else last.argval
     for one in (*before, last):  # a variable that the line sets is another one when it begins
         if one.opname.startswith("STORE_FAST") and one.positions is not None and one.positions.lineno == line:
-            if own == one.argval or own in one.argval:
+            if own in (one.argval if one.argval.__class__ is tuple else (one.argval,)):
                 return None
     return own, *reversed(names)
 

@@ -1,6 +1,7 @@
 """Recordings: what one takes over from those before that were alike, and that nobody can tell."""
 
 import contextlib
+import sys
 import threading
 import weakref
 from typing import Any
@@ -180,6 +181,8 @@ def test_tensors_that_nobody_held_are_given_again(monkeypatch: pytest.MonkeyPatc
     usual = [lent(turn) for turn in range(4)][-1]
     assert usual == [True, False]  # the call after the one that brings an array from outside; the result was held
     stays = touch in ("not at all", "held for a while")
+    if touch == "its fields" and sys.version_info >= (3, 13):  # where a dict that nobody holds leaves no trace
+        stays = True
     assert [lent(turn) for turn in range(4, 6)] == [[stays, False]] * 2
     if touch == "held":
         assert left[0].tolist() == [0.0, 1.0, 2.0]
