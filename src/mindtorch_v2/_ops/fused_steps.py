@@ -104,7 +104,7 @@ class FusedStep(Family):
 def _count(step: Tensor) -> float:
     """The number of a step, which mostly lies on the host."""
     array = step._array
-    return array.item() if array.__class__ is np.ndarray and array.dtype in _PLAIN else step.item()
+    return array.item() if array.__class__ is np.ndarray and not array.ndim and array.dtype in _PLAIN else step.item()
 
 
 def _check(tensors: Sequence[Tensor], name: str) -> None:
