@@ -524,8 +524,10 @@ class _Missing:
         tensors = [t for a in args for t in (a if a.__class__ in (tuple, list) else (a,)) if isinstance(t, Tensor)]
         if any(t._keys & BACKEND_MASK not in _DEVICES for t in tensors):
             return CUT
-        if any(isinstance(a, Tensor) and not a._array.size for a in args) or not any(t._array.size for t in tensors):
-            return CUT  # of nothing; but a list that is joined may have something else in it
+        nothing = [t for t in tensors if not t._array.size]
+        if nothing and (len(nothing) == len(tensors) or any(t is a for t in nothing for a in args)
+                        or not nothing[0]._keys & (CPU_MASK | META_MASK)):  # fmt: skip
+            return CUT  # but a list that is joined may have something else in it
         if len({t._device for t in tensors}) != 1:
             return CUT
         return recipe_for(self.operator, args, self.free)
