@@ -277,6 +277,60 @@ class ByHand(Program):
         return step
 
 
+class SetsGradients(Program):
+    """The program drops gradients itself, and gives parameters some that it has computed."""
+
+    def step(self) -> Callable:
+        model, optimizer = self.model, self.optimizer
+
+        def step(x: Any, y: Any) -> Any:
+            for parameter in model.parameters():
+                parameter.grad = None
+            made, parameters = model(x), list(model.parameters())
+            loss = F.mse_loss(made, y)
+            first = torch.autograd.grad(loss, parameters, retain_graph=True)
+            made.abs().mean().backward()
+            for parameter, gradient in zip(parameters, first, strict=True):
+                parameter.grad = parameter.grad / 2 + gradient
+                parameter.grad *= 0.5
+            optimizer.step()
+            return loss.detach()
+
+        return step
+
+
+class FreezesForAWhile(Program):
+    def step(self) -> Callable:
+        inner, first = super().step(), self.model[0]
+
+        def step(x: Any, y: Any) -> Any:
+            for parameter in first.parameters():
+                parameter.requires_grad = False
+            loss = inner(x, y)
+            for parameter in first.parameters():
+                parameter.requires_grad = True
+            return loss
+
+        return step
+
+
+class GivesUnknownsGradients(Program):
+    """To a tensor that no guard sees."""
+
+    def step(self) -> Callable:
+        inner, hidden = super().step(), [torch.zeros(3)]
+        self.kept["hidden"] = hidden[0]
+        find = hidden.__getitem__  # which does not say what it holds
+
+        def step(x: Any, y: Any) -> Any:
+            loss = inner(x, y)
+            tensor = find(0)
+            tensor.grad = loss.detach().expand(3) * 2
+            return loss
+
+        return step
+
+
 class OfArguments(Program):
     """The gradient of an argument, which is another tensor each time."""
 
@@ -401,6 +455,9 @@ PROGRAMS: dict[str, tuple[Callable[[], Program], int]] = {
     "averages": (lambda: Averages(adamw), 6),
     "by hand": (lambda: ByHand(adamw), 5),
     "of arguments": (lambda: OfArguments(adamw), 6),
+    "gradients that it sets": (lambda: SetsGradients(adamw), 6),
+    "frozen for a while": (lambda: FreezesForAWhile(adamw), 6),
+    "gradients of unknown tensors": (lambda: GivesUnknownsGradients(adamw), 0),
 }
 
 

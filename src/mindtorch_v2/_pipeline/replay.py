@@ -129,7 +129,7 @@ class Replays:
             now = _states()
             if pipe is None or states[1:] != now[1:] or states != now and not pipe.draws:
                 raise NotGuarded("it draws random numbers")
-            sources.check()
+            sources.check(again.changed)
             if not surroundings.holds():
                 raise NotGuarded("it changes what it reads")
             replay = Replay(surroundings, again, pipe, tensors, result, sources, self.whole)

@@ -65,8 +65,13 @@ class Sources:
         """Those that need gradients."""
         return [owner for owner in self.owners if not owner.is_gradient and owner.tensor.requires_grad]
 
-    def check(self) -> None:
-        """Refuses what a replay cannot do to them."""
+    def check(self, changed: Iterable[weakref.ref]) -> None:
+        """Refuses what a replay cannot do to them; tensors that were changed and are still there must be among them."""
+        known = set(map(id, self.tensors))
+        for reference in changed:
+            tensor = reference()
+            if tensor is not None and id(tensor) not in known:
+                raise NotGuarded("it changes a tensor whose place is not known")
         for tensor, (array, keys, *_) in zip(self.tensors, self.before, strict=True):
             if tensor._array is not array or tensor._keys != keys:
                 raise NotGuarded("it gives tensors flags or other memory")

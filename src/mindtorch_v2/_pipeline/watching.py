@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._core.tensor import Tensor
 from ..nn import Module
 
 OURS = {__name__.partition(".")[0], "numpy", "scipy", "ml_dtypes", "llvmlite", "cupy", "cupy_backends"}
@@ -31,6 +32,7 @@ _LOADS_LAST = frozenset({"LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORR
 _SILENT = frozenset({"CACHE", "EXTENDED_ARG", "NOP"})
 _MAKERS = frozenset({"__init__", "__new__", "__post_init__", "<module>"})  # what they write to is new
 _IMPORTS = frozenset({"_find_and_load", "_find_spec"})  # that ask finders of the program, too
+_OF_TENSORS = frozenset({"grad", "requires_grad"})  # what is compared of tensors that are around a call
 _SETTERS = (object.__setattr__, Module.__setattr__)  # that do nothing but set
 # Builtin functions that do what a replay would leave out, or tell what it would not see; and modules of such.
 _EFFECTS = frozenset({print, input, open, setattr, delattr, exec, eval, globals})
@@ -69,6 +71,7 @@ class Watched:
         self.made: dict[int, weakref.ref] = {}  # objects that were made in the block, by their ids
         # Others of which something was set: the object, or a scope, the name, what was there, and the function.
         self.set: dict[tuple[int, str], tuple[Any, str, Any, str]] = {}
+        self.changed: list[weakref.ref] = []  # tensors whose gradients or flags were set
         self.refused: str | None = None
         self.importing = 0
 
@@ -128,6 +131,9 @@ class Watched:
         for part in path[1:]:
             found = getattr(found, "__dict__", {}).get(part, ABSENT)
         if self.is_new(found):
+            return True
+        if isinstance(found, Tensor) and name in _OF_TENSORS:
+            self.changed.append(weakref.ref(found))
             return True
         if found is ABSENT or type(found).__setattr__ not in _SETTERS or isinstance(found, type):
             return False
