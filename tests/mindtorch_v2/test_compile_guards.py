@@ -107,6 +107,7 @@ class World:
         self.module.scale, self.module.table = 2.0, {"k": 1.0}
         self.user, self.given = UserList([1.0]), argparse.Namespace(rate=2.0)
         self.objects, self.net = [Options(), Options()], Net()
+        self.lookup = self.named.get
         self.partial = functools.partial(lambda x, k: x * k[0], k=self.numbers)
 
         def scaled(x: torch.Tensor, by: list = [1.0]) -> torch.Tensor:  # noqa: B006
@@ -157,6 +158,7 @@ READS: dict[str, tuple[str, list[Callable[[World], Any]]]] = {
     "a list": ("numbers[0]", [lambda w: w.numbers.__setitem__(0, 5.0), lambda w: w.numbers.insert(0, 6.0)]),
     "a dict with attributes": ("named['k'] * named.scale", [lambda w: w.named.update(k=4.0),
                                                            setting("named.scale", 3.0)]),
+    "a method of one": ("lookup('k')", [lambda w: w.named.update(k=4.0)]),
     "an attribute of a class": ("limits.scale", [setting("limits.scale", 3.0)]),
     "one that a subclass gets": ("narrower.scale", [setting("limits.scale", 3.0), setting("narrower.scale", 4.0)]),
     "a list in a class": ("limits.table[0]", [lambda w: w.limits.table.__setitem__(0, 7.0)]),
@@ -240,6 +242,7 @@ REFUSED: dict[str, tuple[Callable, str]] = {
     "setattr": (lambda x: (setattr(LOG, "seen", 1), long(x))[1], "calls setattr"),
     "globals": (lambda x: long(x) * len(globals()), "calls globals"),
     "log": (lambda x: (LOG.warning("called"), long(x))[1], "calls warning"),
+    "method": (lambda x, note=[].append: (note(1), long(x))[1], "changes what it reads"),  # noqa: B008
     "stream": (lambda x: long(x) * STREAM.random(), "draws random numbers"),
     "old stream": (lambda x, stream=np.random.RandomState(0): long(x) * stream.rand(), "draws random numbers"),  # noqa: B008
     "large": (lambda x, table=dict.fromkeys(range(300), 1.0): long(x) * table[0], "more than can be looked at"),  # noqa: B008

@@ -187,6 +187,9 @@ class Surroundings:
         elif isinstance(value, MethodType):
             self._take(value.__self__)
             self._take(value.__func__)
+        elif isinstance(value, BuiltinFunctionType):  # `losses.append`, say
+            if not isinstance(value.__self__, ModuleType):
+                self._take(value.__self__)
         elif isinstance(value, functools.partial):
             for held in (value.func, *value.args, *value.keywords.values()):
                 self._take(held)
