@@ -568,7 +568,8 @@ _DRAWN_ALIKE = {
 def _drawing(operator: Operator, cut: Callable) -> Callable:
     """The recording kernel of a factory that draws."""
     names = operator.schema.names
-    place, options = names.index("size"), [names.index(name) for name in ("generator", "layout", "requires_grad")]
+    place = names.index("size")
+    options = [names.index(name) for name in ("generator", "layout", "pin_memory", "requires_grad")]
     kind_at, draws_integers = names.index("dtype"), "high" in names
 
     def kernel(*args: Any) -> Any:

@@ -43,9 +43,9 @@ _PURE = frozenset({
     "decimal", "enum", "fractions", "functools", "genericpath", "heapq", "importlib", "inspect", "itertools", "keyword",
     "math", "numbers", "operator", "posixpath", "re", "reprlib", "statistics", "string", "types", "typing", "warnings",
     "weakref"})  # fmt: skip
+OTHERS = sys.stdlib_module_names - _PURE - {"__main__"}
 # Functions that read the environment, which is guarded.
 _READS = frozenset([function.__code__ for function in (os.getenv, type(os.environ).__getitem__)])
-OTHERS = sys.stdlib_module_names - _PURE - {"__main__"}
 
 
 class NotGuarded(Exception):
