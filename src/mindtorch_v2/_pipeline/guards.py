@@ -34,7 +34,7 @@ from ..optim.optimizer import Optimizer
 from .watching import ABSENT, KNOWN, OTHERS, OURS, STREAMS, NotGuarded, Watched, home_of, is_known
 
 _SIMPLE = frozenset({bool, int, float, complex, str, bytes, type(None), dtype, device, type(Ellipsis)})
-_MOST = 256  # elements of a container that are looked at
+_MOST = 512  # elements of a container, or names and values of attributes, that are looked at
 _MOST_OBJECTS = 64  # of those that are found in others
 _OF_ALL = frozenset(vars(Module()))  # attributes that all modules have; what is in them is looked at by itself
 _CALLED = _OF_ALL | {"forward"}  # what is read to call a module
