@@ -62,7 +62,7 @@ class FusedStep(Family):
                 return
             lists = [args[0], *[tensors for tensors in args[1:arrays_in] if tensors]]
             given = [value.item() if isinstance(value, Tensor) else value for value in args[first_option:-2]]
-            numbers = [_count(step) for step in args[arrays_in]] if self.counts else [None] * len(args[0])
+            numbers = [step.item() for step in args[arrays_in]] if self.counts else [None] * len(args[0])
             array_of, written = backend.array_of, lists if scale is not None else [lists[0], *lists[2:]]
             arrays = [[array_of(tensor) for tensor in tensors] for tensors in lists]
             if scale is None and len(set(numbers)) == 1 and _lie_alike([held[0] for held in arrays]):
@@ -99,12 +99,6 @@ class FusedStep(Family):
                     tensor._bump_version()
 
         return describe
-
-
-def _count(step: Tensor) -> float:
-    """The number of a step, which mostly lies on the host."""
-    array = step._array
-    return array.item() if array.__class__ is np.ndarray and not array.ndim and array.dtype in _PLAIN else step.item()
 
 
 def _check(tensors: Sequence[Tensor], name: str) -> None:

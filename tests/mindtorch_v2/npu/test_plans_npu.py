@@ -404,8 +404,9 @@ def test_compiled_functions_go_on_recording(npu: Any, monkeypatch: pytest.Monkey
 
 
 def test_explanations_name_the_calls_into_cann(npu: Any) -> None:
+    given = operands("npu")
     with torch.pipeline(explain=True) as pipe:
-        block(*operands("npu"))
+        block(*given)
     text = str(pipe.explain())
     for line in ("linear: aclnnAddmm", "gelu: aclnnGeluV2", "mul: aclnnMuls", "softmax: aclnnSoftmax"):
         assert line in text
