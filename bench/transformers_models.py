@@ -1,8 +1,8 @@
 """Times transformers' architectures, tiny ones: inference and training steps, eager and compiled, on either library.
 
-    python bench/architectures.py                     # PyTorch, eager
-    python -m mindtorch_v2 bench/architectures.py     # this library, eager and under torch.compile
-    python bench/architectures.py bert llama --compiled    # some of them, PyTorch compiled too
+    python bench/transformers_models.py                     # PyTorch, eager
+    python -m mindtorch_v2 bench/transformers_models.py     # this library, eager and under torch.compile
+    python bench/transformers_models.py bert llama --compiled    # some of them, PyTorch compiled too
 
 Times are the least of the rounds, in ms. Models are those of tests/parity/architectures.py.
 """
