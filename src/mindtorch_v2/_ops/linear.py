@@ -143,6 +143,14 @@ def _linear_by_parts(input: Any, weight: Any, bias: Any) -> Any:
     return made if bias is None or added else made + bias
 
 
+def _of_input(grad: Any, weight: Any, strides: tuple[int, ...] | None) -> Any:
+    """The gradient of the input, which lies as the input does if that is a matrix."""
+    if strides is not None and len(strides) == 2 and strides[0] < strides[1] and weight.dim() == 2:
+        if lies_turned(strides, grad.shape[0], grad):
+            return weight.t().mm(grad.t()).t()
+    return _rows_times(grad, weight)
+
+
 def _of_weight(grad: Any, input: Any, strides: tuple[int, ...] | None) -> Any:
     """The gradient of the weight, which lies as the weight does."""
     if strides is not None and strides[0] < strides[-1] and lies_turned(strides, grad.shape[-1], grad):
@@ -155,7 +163,7 @@ _LINEAR = op("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
    # The bias first, whose gradient PyTorch has before it transposes the weight's.
    kernels={"cuda": "matmul.linear", "sparse": "products.linear"},
    grad=dict(bias=lambda grad, bias_shape: grad.sum((0,)) if grad.dim() == 2 and len(bias_shape) == 1 else grad,
-             input=lambda grad, weight: _rows_times(grad, conj(weight)),
+             input=lambda grad, weight, input_strides: _of_input(grad, conj(weight), input_strides),
              weight=lambda grad, input, weight_strides: _of_weight(grad, conj(input), weight_strides)),
    public="nn.functional",
    samples=cases(case(t(2, 3), t(4, 3), t(4)), case(t(2, 3), t(4, 3)), case(t(3), t(4, 3), t(4)),

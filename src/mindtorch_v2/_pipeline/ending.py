@@ -14,13 +14,14 @@ from typing import Any
 from .._core.tensor import Tensor
 
 _PACKAGE = __name__.partition(".")[0]
-_NAMED = frozenset({"LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_FAST_CHECK", "LOAD_DEREF"})
-_NAMED_TWICE = frozenset({"LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW"})
+# Instructions that load variables, one or two.
+NAMED = frozenset({"LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_FAST_CHECK", "LOAD_DEREF"})
+NAMED_TWICE = frozenset({"LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW"})
 _CONSTANT = frozenset({"LOAD_CONST", "LOAD_SMALL_INT"})
 _METHOD = frozenset({"LOAD_METHOD", "LOAD_ATTR"})
 _BUILT: dict[str, Callable[[list[Any]], Any]] = {"BUILD_TUPLE": tuple, "BUILD_LIST": list}
 _SILENT = frozenset({"CACHE", "EXTENDED_ARG", "NOP", "PRECALL"})
-_KNOWN = {*_NAMED, *_NAMED_TWICE, *_CONSTANT, *_METHOD, *_BUILT, *_SILENT, "BUILD_CONST_KEY_MAP", "BUILD_MAP", "CALL"}
+_KNOWN = {*NAMED, *NAMED_TWICE, *_CONSTANT, *_METHOD, *_BUILT, *_SILENT, "BUILD_CONST_KEY_MAP", "BUILD_MAP", "CALL"}
 
 
 class Element:
@@ -69,9 +70,9 @@ def _returned(frame: FrameType) -> Any:
             name = one.opname
             if name == "RETURN_VALUE":
                 return stack[0] if len(stack) == 1 else None
-            if name in _NAMED:
+            if name in NAMED:
                 stack.append(names[one.argval])
-            elif name in _NAMED_TWICE:
+            elif name in NAMED_TWICE:
                 stack += [names[own] for own in one.argval]
             elif name in _CONSTANT:
                 stack.append(one.argval)

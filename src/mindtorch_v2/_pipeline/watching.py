@@ -20,6 +20,7 @@ import numpy as np
 
 from .._core.tensor import Tensor
 from ..nn import Module
+from .ending import NAMED, NAMED_TWICE
 
 OURS = {__name__.partition(".")[0], "numpy", "scipy", "ml_dtypes", "llvmlite", "cupy", "cupy_backends"}
 KNOWN = (sys.stdlib_module_names | OURS) - {"__main__"}
@@ -27,8 +28,8 @@ _PACKAGE = vars(sys.modules[__name__.partition(".")[0]])  # which goes by the na
 STREAMS = (random.Random, np.random.Generator, np.random.RandomState)
 ABSENT: Any = type("Absent", (), {})()  # the value of what there is not
 _STORES = frozenset({"STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL"})
-_LOADS = frozenset({"LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_FAST_CHECK", "LOAD_DEREF", "LOAD_GLOBAL"})
-_LOADS_LAST = frozenset({"LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW", "STORE_FAST_LOAD_FAST"})
+_LOADS = NAMED | {"LOAD_GLOBAL"}
+_LOADS_LAST = NAMED_TWICE | {"STORE_FAST_LOAD_FAST"}
 _SILENT = frozenset({"CACHE", "EXTENDED_ARG", "NOP"})
 _MAKERS = frozenset({"__init__", "__new__", "__post_init__", "<module>"})  # what they write to is new
 _IMPORTS = frozenset({"_find_and_load", "_find_spec"})  # that ask finders of the program, too

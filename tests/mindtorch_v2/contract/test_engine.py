@@ -50,7 +50,9 @@ def test_a_gradient_has_the_strides_of_its_dense_leaf() -> None:
 @pytest.mark.parametrize("size", [3, 90])  # formulas compute small ones of arrays
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("multiply", [
-    lambda a, b: a.mm(b), lambda a, b: a @ b, lambda a, b: torch.ones(b.shape[1]).addmm(a, b, alpha=3, beta=2)])
+    lambda a, b: a.mm(b), lambda a, b: a @ b, lambda a, b: torch.ones(b.shape[1]).addmm(a, b, alpha=3, beta=2),
+    lambda a, b: torch.nn.functional.linear(a, b.t()),
+    lambda a, b: torch.nn.functional.linear(a, b.t(), b[0].detach())])
 def test_gradients_of_factors_lie_as_the_factors_do(multiply, turned, size) -> None:
     torch.manual_seed(0)
     factors = [torch.randn(size, size + 1, requires_grad=True), torch.randn(size + 1, size + 2, requires_grad=True)]
